@@ -1,0 +1,38 @@
+"""The numbers of the kv-canary contract, section 1, under the names that upstream uses."""
+
+CANARY_CHAIN_ANCHOR = 0xC0FFEE1234567890
+"""A chain head stores splitmix64 of this."""
+
+REQ_POOL_IDX_PADDING = 0
+TOKEN_TO_KV_SLOT_PADDING = 0
+"""The slot that padding points at: written like any other, never verified."""
+
+CANARY_FIELDS_PER_SLOT = 4
+CANARY_FIELD_TOKEN = 0
+CANARY_FIELD_POSITION = 1
+CANARY_FIELD_PREV_HASH = 2
+CANARY_FIELD_REAL_KV_HASH = 3
+
+VIOLATION_FIELDS = 8
+VIOLATION_FIELD_KERNEL_KIND = 0
+VIOLATION_FIELD_SLOT_IDX = 1
+VIOLATION_FIELD_POSITION = 2
+VIOLATION_FIELD_STORED_TOKEN = 3
+VIOLATION_FIELD_EXPECTED_TOKEN = 4
+VIOLATION_FIELD_STORED_CHAIN_HASH = 5
+VIOLATION_FIELD_EXPECTED_AUX = 6
+VIOLATION_FIELD_FAIL_REASON_BITS = 7
+
+MAX_REAL_KV_SOURCES = 4
+"""The bound on sources that the kernels are compiled with unless a build says otherwise."""
+
+REAL_KV_SOURCE_FIELDS_PER_ENTRY = 3
+REAL_KV_SOURCE_FIELD_PAGE_SIZE = 0
+REAL_KV_SOURCE_FIELD_NUM_BYTES_PER_TOKEN = 1
+REAL_KV_SOURCE_FIELD_READ_BYTES = 2
+
+CANARY_SLOT_BYTES = 32
+"""Bytes of a slot that carry meaning: CANARY_FIELDS_PER_SLOT little-endian int64."""
+
+PARTIAL_FOLD_BYTES = 16
+"""Leading bytes of a token that mode PARTIAL folds."""
