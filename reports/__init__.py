@@ -1,1 +1,1 @@
-
+"""Results as something a person reads."""

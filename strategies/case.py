@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from .content import Content, Size
+from .content import Content, Seed, Size
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -45,6 +45,23 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     content: Content = Content()
 
 
+FaultKind = Literal[
+    "too_many_sources",
+    "not_contiguous",
+    "rank",
+    "expected_missing",
+    "expected_unwanted",
+    "dtype",
+    "shape",
+    "device",
+    "misaligned",
+    "slot_stride",
+    "short_source",
+    "hash_mode",
+    "source_field",
+]
+
+
 class Fault(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One way of making a launch illegal (section 7), applied when the step's tensors are made.
 
@@ -52,21 +69,7 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     means is said beside each kind in `faults`.
     """
 
-    kind: Literal[
-        "too_many_sources",
-        "not_contiguous",
-        "rank",
-        "expected_missing",
-        "expected_unwanted",
-        "dtype",
-        "shape",
-        "device",
-        "misaligned",
-        "slot_stride",
-        "short_source",
-        "hash_mode",
-        "source_field",
-    ]
+    kind: FaultKind
     tensor: Annotated[str, Meta(max_length=64)] = ""
     amount: Int64 = 0
 
@@ -167,3 +170,5 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     real_kv_sources: Annotated[tuple[Source, ...], Meta(max_length=4)] = ()
     real_kv_hash_mode: Annotated[int, Meta(ge=0, le=2)] = 0
     steps: Annotated[tuple[Step, ...], Meta(max_length=64)] = ()
+    schedule: Seed = 0
+    """The interleaving of blocks and threads to run under, where a target can choose one."""

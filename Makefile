@@ -1,0 +1,50 @@
+# Everything a person does with the project. `make fuzz` and `make test` need Python 3.11 or newer,
+# g++ and nothing else; they make the environment they use.
+
+PYTHON ?= python3
+SECONDS := 60
+SEED :=
+TARGET := auto
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+COMPARED := $(VENV)/.compared
+PACKAGES := harness kernels reference reports strategies
+
+.PHONY: fuzz test venv lint bench clean
+
+fuzz: venv
+	$(BIN)/kv-canary-fuzz run --target $(TARGET) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+test: venv $(COMPARED)
+	$(BIN)/pytest -n auto
+
+venv: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[lint]'
+	touch $@
+
+# sglang's own torch reference is one more implementation in the tests. Where its wheel does not
+# install, those tests are skipped and say so.
+$(COMPARED): $(INSTALLED)
+	-$(BIN)/python -m pip install --quiet --no-deps sglang==0.5.23
+	touch $@
+
+# mypy reads the packages through links, since their import names are not their folder names.
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	mkdir -p build/lint/kv_canary_fuzz
+	$(foreach p,$(PACKAGES),ln -sfn ../../../$(p) build/lint/kv_canary_fuzz/$(p);)
+	cd build/lint && ../../$(BIN)/mypy --config-file ../../pyproject.toml \
+		--namespace-packages --explicit-package-bases kv_canary_fuzz
+	$(BIN)/lint-imports --no-logo
+
+bench: venv
+	$(BIN)/kv-canary-fuzz bench
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,63 @@
+"""A whole campaign on this machine: workers, live line, shrinking, summary."""
+
+from __future__ import annotations
+
+import os
+import random
+from datetime import datetime
+from pathlib import Path
+
+from kv_canary_fuzz.reports.live import live_line
+from kv_canary_fuzz.reports.summary_text import summary_lines
+from rich.console import Console
+
+from .crew import run_crew
+from .finish import finish
+from .run_folder import RunFolder
+from .settings import Settings
+from .summary import Summary
+from .tally import Tally
+from .targets import load_reference, load_target
+
+
+def run_campaign(settings: Settings, root: Path, workers: int, console: Console) -> Summary:
+    """Run ``settings`` on ``workers`` processes and print the summary on ``console``.
+
+    Targets are loaded here first, so that a build is made once and a target that cannot be had is
+    a TargetError before any worker starts.
+    """
+    load_target(settings.target)
+    load_reference(settings.reference)
+    folder = RunFolder(root)
+    with live_line(console, seconds=settings.seconds, cases=settings.cases) as show:
+
+        def show_tally(tally: Tally, complete: bool) -> None:
+            show(tally.cases, len(tally.findings), complete)
+
+        tally = run_crew(settings, folder, workers, show=show_tally)
+    summary = finish(settings, folder, tally, tell=lambda line: console.print(line, markup=False))
+    for line in summary_lines(summary, str(root)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    return summary
+
+
+def fresh_seed() -> int:
+    """A campaign seed of 32 bits, short enough to be typed."""
+    return random.SystemRandom().getrandbits(32)
+
+
+def default_folder(seed: int) -> Path:
+    """``reports/out/<date>-<seed>`` under the current folder, with a suffix where that exists."""
+    stem = f"{datetime.now():%Y-%m-%d}-{seed}"
+    base = Path("reports") / "out"
+    folder = base / stem
+    number = 2
+    while folder.exists():
+        folder = base / f"{stem}-{number}"
+        number += 1
+    return folder
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

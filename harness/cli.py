@@ -1,0 +1,154 @@
+"""The command line: ``kv-canary-fuzz run | replay | show | shrink | targets | bench``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from kv_canary_fuzz.reports.case_text import case_text
+from kv_canary_fuzz.reports.verdict_text import verdict_text
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
+
+from .bench import fast_path, reference_speed
+from .campaign import default_folder, fresh_seed, run_campaign, usable_cores
+from .finish import shrink_to_file
+from .reproducer import Reproducer, ReproducerError, read_reproducer
+from .settings import DomainName, Settings
+from .target import Target, TargetError
+from .targets import BUILTIN, load_reference, load_target
+from .verdict import judge
+
+USAGE_ERROR = 2
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
+)
+
+TargetOption = Annotated[
+    str, typer.Option(help="A built-in target, planted:BUG, or a module's dotted name.")
+]
+FileArgument = Annotated[Path, typer.Argument(help="A reproducer, *.kvcase.json.")]
+ReplayTarget = Annotated[
+    str, typer.Option("--target", help="Instead of the target that the file names.")
+]
+
+
+@app.command()
+def run(
+    target: TargetOption = "auto",
+    reference: Annotated[str, typer.Option(help="What the target is compared with.")] = "torch",
+    domain: Annotated[str, typer.Option(help="valid, hardened, refused or all.")] = "all",
+    seconds: Annotated[float | None, typer.Option(help="End after this time.")] = None,
+    cases: Annotated[int | None, typer.Option(help="End after this many cases.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The campaign's seed; fresh if absent.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
+    shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
+) -> None:
+    """Fuzz a target; exit status 1 where something was found."""
+    if domain not in DomainName.__args__:  # type: ignore[attr-defined]
+        raise typer.BadParameter(f"{domain!r} is none of valid, hardened, refused, all")
+    if seconds is None and cases is None:
+        seconds = 60.0
+    chosen = fresh_seed() if seed is None else seed
+    settings = Settings(
+        target=target,
+        reference=reference,
+        domain=domain,  # type: ignore[arg-type]
+        seed=chosen,
+        cases=cases,
+        seconds=seconds,
+        shrink_seconds=shrink_seconds,
+    )
+    folder = out or default_folder(chosen)
+    summary = run_campaign(settings, folder, workers or usable_cores(), Console())
+    raise typer.Exit(1 if summary.findings else 0)
+
+
+@app.command()
+def replay(file: FileArgument, target: ReplayTarget = "") -> None:
+    """Run a reproducer; exit status 1 where the two sides differ."""
+    found, chosen, reference = _opened(file, target)
+    verdict = judge(found.case, chosen, reference)
+    Console().print(verdict_text(found.case, verdict), highlight=False)
+    raise typer.Exit(0 if verdict.agrees else 1)
+
+
+@app.command()
+def show(file: FileArgument, target: ReplayTarget = "") -> None:
+    """Explain a reproducer: its state, its steps, and the bytes that differ."""
+    found, chosen, reference = _opened(file, target)
+    console = Console()
+    console.print(f"{file}: {found.signature}", highlight=False, markup=False)
+    console.print(
+        f"target {found.target}, reference {found.reference}, "
+        f"campaign seed {found.seed}, index {found.index}",
+        highlight=False,
+        markup=False,
+    )
+    console.print(case_text(found.case), highlight=False)
+    console.print(verdict_text(found.case, judge(found.case, chosen, reference)), highlight=False)
+
+
+@app.command()
+def shrink(
+    file: FileArgument,
+    target: ReplayTarget = "",
+    seconds: Annotated[float, typer.Option(help="Budget.")] = 60.0,
+    out: Annotated[Path | None, typer.Option(help="Where to; beside FILE if absent.")] = None,
+) -> None:
+    """Shrink a reproducer, pinned to the signature that it shows now."""
+    found, chosen, reference = _opened(file, target)
+    verdict = judge(found.case, chosen, reference)
+    if verdict.agrees:
+        typer.echo(f"{file}: the two sides agree, there is nothing to shrink")
+        raise typer.Exit(0)
+    stem = file.name.removesuffix(".kvcase.json")
+    path = out or file.with_name(f"{stem}.shrunk.kvcase.json")
+    pinned = replace(found, signature=verdict.signature)
+    small = shrink_to_file(pinned, chosen, reference, path, seconds)
+    Console().print(case_text(small.case), highlight=False)
+    typer.echo(f"written to {path}")
+
+
+@app.command()
+def bench(
+    target: TargetOption = "emulated",
+    seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
+    batches: Annotated[int, typer.Option(help="Batches of 128 cases.")] = 60,
+) -> None:
+    """Measure cases per second, the split by stage, and the reference's entries per second."""
+    for line in (*fast_path(load_target(target), seed=seed, batches=batches), *reference_speed()):
+        typer.echo(line)
+
+
+@app.command()
+def targets() -> None:
+    """List the built-in targets, and say why one is unavailable."""
+    table = Table("target", "what it is", "available")
+    for name, (what, _) in BUILTIN.items():
+        try:
+            load_target(name)
+            state = "yes"
+        except TargetError as error:
+            state = f"no: {error}"
+        table.add_row(name, what, state)
+    Console().print(table, highlight=False, markup=False)
+
+
+def _opened(file: Path, target: str) -> tuple[Reproducer, Target, Target | None]:
+    found = read_reproducer(file)
+    return found, load_target(target or found.target), load_reference(found.reference)
+
+
+def main() -> None:
+    """The console script: errors that are the caller's are one line and exit status 2."""
+    try:
+        app()
+    except (TargetError, ReproducerError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(USAGE_ERROR)

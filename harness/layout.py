@@ -1,0 +1,120 @@
+"""Where every tensor of a case lies in one flat buffer.
+
+A layout is a pure function of the case. Regions start at multiples of 64 bytes, with at least one
+guard band of 64 bytes before, between and after them, so that a stray write lands on bytes that
+the comparison looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kv_canary_fuzz.reference import consts
+from kv_canary_fuzz.strategies.case import Case, Column, CorruptStep, Step, VerifyStep, WriteStep
+
+ALIGNMENT = 64
+GUARD_BYTES = 64
+RING_ROW_BYTES = consts.VIOLATION_FIELDS * 8
+
+
+class Region(NamedTuple):
+    """``size`` bytes from ``offset`` on, counted from the first byte of the case."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+
+class Layout(NamedTuple):
+    """The regions of a case by name, in order of offset, and the bytes they take with guards."""
+
+    regions: dict[str, Region]
+    size: int
+
+    def locate(self, offset: int) -> tuple[str, int] | None:
+        """The region that holds the byte, and the offset within it; None for a guard byte."""
+        for name, region in self.regions.items():
+            if region.offset <= offset < region.end:
+                return name, offset - region.offset
+        return None
+
+
+def source_region(index: int) -> str:
+    return f"real_kv_sources[{index}].tensor"
+
+
+def step_region(step: int, name: str) -> str:
+    return f"steps[{step}].{name}"
+
+
+_WRITE_COLUMNS = (
+    ("plan.write_offsets", "write_offsets"),
+    ("plan.write_seed_slot_indices", "write_seed_slot_indices"),
+    ("input_ids", "input_ids"),
+    ("positions", "positions"),
+    ("out_cache_loc", "out_cache_loc"),
+    ("expected_input_tokens", "expected_input_tokens"),
+    ("expected_input_positions", "expected_input_positions"),
+)
+_VERIFY_COLUMNS = (
+    ("plan.verify_slot_indices", "verify_slot_indices"),
+    ("plan.verify_expected_tokens", "verify_expected_tokens"),
+    ("plan.verify_expected_positions", "verify_expected_positions"),
+    ("plan.verify_prev_slot_indices", "verify_prev_slot_indices"),
+)
+_WRITE_FLAGS = (
+    ("plan.write_num_valid_reqs", "write_num_valid_reqs"),
+    ("enable_chain_position_assert", "enable_chain_position_assert"),
+)
+_VERIFY_FLAGS = (("plan.verify_num_valid", "verify_num_valid"), ("plan.enable", "enable"))
+
+
+def step_columns(step: Step) -> Iterator[tuple[str, Column]]:
+    """The int64 tensors of a launch, by the name that a refusal would use."""
+    if isinstance(step, CorruptStep):
+        return
+    for name, field in _WRITE_COLUMNS if isinstance(step, WriteStep) else _VERIFY_COLUMNS:
+        column = getattr(step, field)
+        if column is not None:
+            yield name, column
+
+
+def step_flags(step: Step) -> Iterator[tuple[str, int]]:
+    """The int32 [1] tensors of a launch, by the name that a refusal would use."""
+    if isinstance(step, CorruptStep):
+        return
+    for name, field in _WRITE_FLAGS if isinstance(step, WriteStep) else _VERIFY_FLAGS:
+        yield name, getattr(step, field)
+    if isinstance(step, VerifyStep):
+        yield "enable_chain_position_assert", 0
+
+
+def lay_out(case: Case) -> Layout:
+    """Place every region of ``case``: the state first, then each step's tensors."""
+    regions: dict[str, Region] = {}
+    end = 0
+
+    def place(name: str, size: int) -> None:
+        nonlocal end
+        offset = (end + GUARD_BYTES + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        regions[name] = Region(offset, size)
+        end = offset + size
+
+    place("canary_buf", case.num_slots * case.slot_stride_bytes)
+    place("violation_ring", case.ring_capacity * RING_ROW_BYTES)
+    place("violation_write_index", 4)
+    place("slot_run_counter", 8)
+    place("kernel_run_counter", 8)
+    for index, source in enumerate(case.real_kv_sources):
+        place(source_region(index), source.rows * source.row_bytes)
+    for number, step in enumerate(case.steps):
+        for name, column in step_columns(step):
+            place(step_region(number, name), column.length * 8)
+        for name, _ in step_flags(step):
+            place(step_region(number, name), 4)
+    size = (end + GUARD_BYTES + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    return Layout(regions, size)

@@ -1,0 +1,58 @@
+"""One difference between two outcomes, in the contract's terms."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kv_canary_fuzz.reference import FailReason
+from kv_canary_fuzz.strategies.case import CorruptStep, Step, WriteStep
+from msgspec import Struct
+
+
+class Rank(IntEnum):
+    """Where a kind of difference stands among causes: a consequence never precedes its cause."""
+
+    EXCEPTION = 0
+    STAMP = 1
+    ROW = 2
+    INDEX = 3
+    COUNTER = 4
+    INPUT = 5
+    GUARD = 6
+
+
+class Mismatch(Struct, frozen=True):
+    """A difference after one step.
+
+    ``kind`` is what makes two differences the same bug; ``place`` says where it is, for a reader.
+    ``region`` and ``offset`` say which byte differs first, where there is one.
+    """
+
+    rank: Rank
+    order: tuple[int, ...]
+    kind: str
+    place: str
+    expected: str
+    found: str
+    region: str = ""
+    offset: int = 0
+
+    def line(self) -> str:
+        return f"{self.place}: expected {self.expected}, found {self.found}"
+
+
+def first_cause(mismatches: list[Mismatch]) -> list[Mismatch]:
+    """The mismatches, causes before consequences."""
+    return sorted(mismatches, key=lambda m: (m.rank, m.order))
+
+
+def step_kind(step: Step) -> str:
+    if isinstance(step, CorruptStep):
+        return "corrupt"
+    return "write" if isinstance(step, WriteStep) else "verify"
+
+
+def bits_text(bits: int) -> str:
+    """Fail bits by name, e.g. ``4 (VERIFY_REAL_KV_HASH_MISMATCH)``."""
+    names = [reason.name or "" for reason in FailReason if reason & bits]
+    return f"{bits} ({' | '.join(names)})" if names else str(bits)

@@ -1,0 +1,116 @@
+"""The pytest plugin: campaigns as tests, reproducers as tests, and what a failing case leaves.
+
+Options begin with ``--kv-``. The campaign's settings are decided once, by the process that was
+started, and handed to xdist's workers, so that all of them collect and run the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from .check import CaseMismatch, assert_agrees, mismatch_within
+from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
+from .replay_item import ReproducerFile
+from .run_folder import CASE_SUFFIX
+from .target import Target, TargetError
+from .targets import load_reference, load_target
+
+PLAN = pytest.StashKey[CampaignPlan]()
+SUMMARY = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kv-canary", "fuzzing of kv-canary kernels")
+    group.addoption("--kv-target", help="what is tested (default: the GPU's kernels or emulated)")
+    group.addoption("--kv-reference", default="torch", help="what it is compared with")
+    group.addoption("--kv-domain", default="all", choices=["valid", "hardened", "refused", "all"])
+    group.addoption("--kv-seconds", type=float, help="length of the campaign")
+    group.addoption("--kv-cases", type=int, help="number of cases of the campaign")
+    group.addoption("--kv-seed", type=int, help="seed of the campaign")
+    group.addoption("--kv-out", type=Path, help="folder of the run")
+    group.addoption("--kv-shrink-seconds", type=float, default=60.0, help="budget for each finding")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        config.stash[PLAN] = msgspec.json.decode(workerinput["kv_canary"], type=CampaignPlan)
+        return
+    config.stash[PLAN] = CampaignPlan.of(config.option)
+    try:
+        if config.option.kv_target:
+            load_target(config.option.kv_target)
+        load_reference(config.option.kv_reference)
+    except TargetError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["kv_canary"] = msgspec.json.encode(node.config.stash[PLAN]).decode()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.name.endswith(CASE_SUFFIX):
+        return ReproducerFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kv_shard" in metafunc.fixturenames:
+        metafunc.parametrize("kv_shard", range(SHARDS), indirect=True, ids="shard-{}".format)
+
+
+@pytest.fixture
+def kv_shard(request: pytest.FixtureRequest) -> ShardTest:
+    """One shard of the campaign that the options describe; ``run()`` fails on a finding."""
+    return ShardTest(request.config.stash[PLAN], request.param)
+
+
+@pytest.fixture(scope="session")
+def kv_target(request: pytest.FixtureRequest) -> Target:
+    """The target that the options name."""
+    return load_target(request.config.stash[PLAN].settings.target)
+
+
+@pytest.fixture(scope="session")
+def kv_agrees(request: pytest.FixtureRequest, kv_target: Target) -> Any:
+    """``kv_agrees(case)`` fails where target and reference differ; for Hypothesis tests too."""
+    reference = load_reference(request.config.stash[PLAN].settings.reference)
+    return lambda case: assert_agrees(case, kv_target, reference)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    mismatch = mismatch_within(call.excinfo.value) if call.excinfo else None
+    if mismatch is not None:
+        report.sections.append(("kv-canary", _leave_reproducer(item, mismatch)))
+    return report
+
+
+def _leave_reproducer(item: pytest.Item, mismatch: CaseMismatch) -> str:
+    plan = item.config.stash[PLAN]
+    path = plan.shrink(mismatch.case, mismatch.verdict)
+    return f"replay: pytest {path}  or  kv-canary-fuzz replay {path}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if not hasattr(config, "workerinput"):
+        config.stash[SUMMARY] = finish_plan(config.stash[PLAN])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    lines = config.stash.get(SUMMARY, [])
+    if lines:
+        terminalreporter.section("kv-canary campaign")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,37 @@
+"""What a reproducer says about where it comes from."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+
+import torch
+from kv_canary_fuzz.strategies.case import Case
+
+from .reproducer import Reproducer
+from .settings import Settings
+
+
+def describe(
+    settings: Settings, case: Case, index: int, signature: str, lines: tuple[str, ...]
+) -> Reproducer:
+    """The file for a finding of a campaign; ``lines`` say what was expected and found."""
+    return Reproducer(
+        case=case,
+        signature=signature,
+        target=settings.target,
+        reference=settings.reference,
+        mismatches=lines,
+        seed=settings.seed,
+        index=index,
+        versions=versions(),
+    )
+
+
+def versions() -> dict[str, str]:
+    """The versions that a result depends on."""
+    return {
+        "kv-canary-fuzz": version("kv-canary-fuzz"),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }

@@ -1,0 +1,32 @@
+"""What a campaign is asked to do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+DomainName = Literal["valid", "hardened", "refused", "all"]
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """One campaign. It ends after ``cases`` cases or ``seconds``, whichever is given.
+
+    ``batch`` cases are run together. ``shrink_seconds`` bounds the shrinking of each finding.
+    """
+
+    target: str
+    reference: str = "torch"
+    domain: DomainName = "all"
+    seed: Annotated[int, Meta(ge=0)] = 0
+    cases: int | None = None
+    seconds: float | None = None
+    batch: int = 128
+    shrink_seconds: float = 60.0
+
+
+class Shard(Struct, frozen=True):
+    """One worker's share: batches ``index``, ``index + of``, ``index + 2 * of`` and so on."""
+
+    index: int
+    of: int

@@ -1,0 +1,42 @@
+"""Which entry of which request a write step stamps into which slot."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kv_canary_fuzz.strategies.case import Column, WriteStep
+
+
+class Stamp(NamedTuple):
+    """The last entry for one slot: ``position_in_chain`` counts the request's stamps from 0."""
+
+    request: int
+    entry: int
+    position_in_chain: int
+
+
+def column_value(column: Column, index: int) -> int:
+    """``column[index]``, for 0 <= index < length."""
+    if index < len(column.values):
+        return column.values[index]
+    from_end = column.length - index
+    if from_end <= len(column.tail):
+        return column.tail[-from_end]
+    return column.fill
+
+
+def stamps(step: WriteStep, num_slots: int) -> dict[int, Stamp]:
+    """The stamp that stays in each slot the step writes, by slot."""
+    found: dict[int, Stamp] = {}
+    capacity = step.write_seed_slot_indices.length
+    tokens = step.input_ids.length
+    for request in range(max(0, min(step.write_num_valid_reqs, capacity))):
+        start = max(0, min(column_value(step.write_offsets, request), tokens))
+        end = max(0, min(column_value(step.write_offsets, request + 1), tokens))
+        chain = 0
+        for entry in range(start, end):
+            slot = column_value(step.out_cache_loc, entry)
+            if 0 <= slot < num_slots:
+                found[slot] = Stamp(request, entry, chain)
+                chain += 1
+    return found

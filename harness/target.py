@@ -1,0 +1,77 @@
+"""A target: anything that offers the two launchers of the contract and names its device."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kv_canary_fuzz.strategies.classify import Domain
+
+Launcher = Callable[..., None]
+
+WRITE_LAUNCHER = "launch_canary_write_kernel"
+VERIFY_LAUNCHER = "launch_canary_verify_kernel"
+
+
+class TargetError(Exception):
+    """A target that cannot be had; the message is one line that says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One implementation under test.
+
+    ``device`` is where its tensors live, as torch spells it. ``domains`` are those it claims to
+    handle. ``set_schedule`` chooses an interleaving, where the implementation has that.
+    """
+
+    name: str
+    device: str
+    write: Launcher
+    verify: Launcher
+    domains: frozenset[Domain] = frozenset({Domain.VALID, Domain.HARDENED, Domain.REFUSED})
+    set_schedule: Callable[[int], None] | None = None
+
+
+def target_of(name: str, offer: Any) -> Target:
+    """The target that an object or module offers.
+
+    It needs the two launchers, under the contract's names; ``DEVICE`` (default "cpu") and
+    ``set_schedule`` are optional. Raises TargetError where a launcher is missing.
+    """
+    missing = [
+        n for n in (WRITE_LAUNCHER, VERIFY_LAUNCHER) if not callable(getattr(offer, n, None))
+    ]
+    if missing:
+        raise TargetError(f"target {name!r} lacks {' and '.join(missing)}")
+    return Target(
+        name=name,
+        device=getattr(offer, "DEVICE", "cpu"),
+        write=getattr(offer, WRITE_LAUNCHER),
+        verify=getattr(offer, VERIFY_LAUNCHER),
+        set_schedule=getattr(offer, "set_schedule", None),
+    )
+
+
+def load_module_target(dotted: str) -> Target:
+    """The target that a user's own module is, found from the current folder too.
+
+    Raises TargetError where the import fails or a launcher is missing.
+    """
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        module: ModuleType = importlib.import_module(dotted)
+    except Exception as error:
+        reason = " ".join(str(error).split()) or "no message"
+        raise TargetError(
+            f"target {dotted!r} cannot be imported: {type(error).__name__}: {reason}"
+        ) from error
+    finally:
+        sys.path.remove(here)
+    return target_of(dotted, module)

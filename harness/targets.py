@@ -1,0 +1,123 @@
+"""The targets that come with the project; the only place of the harness that names kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kv_canary_fuzz.strategies.classify import Domain
+
+from .target import Target, TargetError, load_module_target, target_of
+
+PLANTED_PREFIX = "planted:"
+
+
+def _emulated() -> Target:
+    from kv_canary_fuzz.kernels import emulated
+
+    return _emulated_target("emulated", emulated.build)
+
+
+def _planted(name: str) -> Target:
+    from kv_canary_fuzz.kernels import planted
+
+    known = [bug.name for bug in planted.planted_bugs()]
+    if name not in known:
+        raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
+    return _emulated_target(PLANTED_PREFIX + name, lambda: planted.build_planted(name))
+
+
+def _emulated_target(name: str, build: Callable[[], Any]) -> Target:
+    kernels = _built(build)
+
+    def set_schedule(seed: int) -> None:
+        kernels.schedule_seed = seed
+
+    return replace(target_of(name, kernels), set_schedule=set_schedule)
+
+
+def _cuda() -> Target:
+    from kv_canary_fuzz.kernels import gpu
+
+    return replace(target_of("cuda", _built(gpu.build)), device="cuda")
+
+
+def _built(build: Callable[[], Any]) -> Any:
+    """What ``build`` gives. Raises TargetError where this machine cannot build or run it."""
+    from kv_canary_fuzz.kernels import errors
+
+    try:
+        return build()
+    except (errors.CompilerMissing, errors.CompileError, errors.GpuUnavailable) as error:
+        raise TargetError(str(error)) from error
+
+
+def _torch() -> Target:
+    from kv_canary_fuzz import reference
+
+    return Target(
+        name="torch",
+        device="cpu",
+        write=reference.launch_canary_write_kernel_torch_reference,
+        verify=reference.launch_canary_verify_kernel_torch_reference,
+    )
+
+
+def _scalar() -> Target:
+    from kv_canary_fuzz.reference import scalar_model
+
+    return target_of("scalar", scalar_model)
+
+
+def _sglang_reference() -> Target:
+    from .sglang import load_sglang_reference
+
+    write, verify = load_sglang_reference()
+    return Target(
+        name="sglang-reference",
+        device="cpu",
+        write=write,
+        verify=verify,
+        domains=frozenset({Domain.VALID}),
+    )
+
+
+BUILTIN: dict[str, tuple[str, Callable[[], Target]]] = {
+    "emulated": ("our CUDA source, run on the CPU", _emulated),
+    "cuda": ("our CUDA source on a GPU", _cuda),
+    "torch": ("our torch reference", _torch),
+    "scalar": ("the contract in plain Python integers", _scalar),
+    "sglang-reference": ("the torch reference of an installed sglang", _sglang_reference),
+}
+
+
+def load_target(name: str) -> Target:
+    """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
+
+    ``auto`` is what `auto_target` gives.
+    Raises TargetError with one line.
+    """
+    if name == "auto":
+        return auto_target()
+    if name.startswith(PLANTED_PREFIX):
+        return _planted(name.removeprefix(PLANTED_PREFIX))
+    if name in BUILTIN:
+        return BUILTIN[name][1]()
+    try:
+        return load_module_target(name)
+    except TargetError as error:
+        raise TargetError(f"{error}; built-in targets: {', '.join(BUILTIN)}") from error
+
+
+def load_reference(name: str) -> Target | None:
+    """The target to compare with; None for ``torch``, which the harness runs in batches."""
+    return None if name == "torch" else load_target(name)
+
+
+def auto_target() -> Target:
+    """The CUDA source where it runs best: on a GPU where that can be had, else emulated."""
+    try:
+        return _cuda()
+    except TargetError:
+        return _emulated()

@@ -1,0 +1,163 @@
+"""The CUDA source compiled for the host: both launchers on CPU tensors, without a GPU.
+
+Threads of a block run as fibers, blocks one after another. It is one more implementation of the
+contract, with the kernels' own source; it proves nothing about a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+
+from kv_canary_fuzz.reference import validation
+from kv_canary_fuzz.reference.types import (
+    VerifyLaunch,
+    VerifyOrWriteContext,
+    VerifyPlan,
+    WriteLaunch,
+    WritePlan,
+)
+
+from . import abi
+from .build import build_library
+from .errors import EmulationError
+from .source import EMULATED_ROOT, Patch, apply_patches, read_sources, translation_unit
+
+DEFAULT_BLOCK_THREADS = 64
+DEFAULT_MAX_BLOCKS = 3
+"""A geometry small enough that a hundred entries cross its block and grid boundaries."""
+
+_ERROR_BYTES = 1024
+
+
+class Library:
+    """A loaded build. Its blocks run in memory of its own, so one launch runs at a time."""
+
+    def __init__(self, path: Path) -> None:
+        loaded = ctypes.CDLL(str(path))
+        self.path = path
+        self.lock = Lock()
+        self.error = ctypes.create_string_buffer(_ERROR_BYTES)
+        self.launchers: dict[str, Callable[..., int]] = {}
+        for kernel in abi.KERNELS:
+            launcher: Any = getattr(loaded, f"launch_{kernel}")
+            launcher.argtypes = [
+                ctypes.c_char_p,
+                ctypes.c_uint,
+                ctypes.c_uint,
+                ctypes.c_uint64,
+                ctypes.c_char_p,
+                ctypes.c_size_t,
+            ]
+            launcher.restype = ctypes.c_int
+            self.launchers[kernel] = launcher
+
+    def launch(self, packed: abi.Packed, blocks: int, threads: int, seed: int) -> None:
+        """Run one grid. Raises EmulationError where its threads cannot go on."""
+        launcher = self.launchers[packed.kernel]
+        with self.lock:
+            failed = launcher(packed.words, blocks, threads, seed, self.error, _ERROR_BYTES)
+            if failed:
+                raise EmulationError(f"{packed.kernel}: {self.error.value.decode()}")
+
+
+_libraries: dict[Path, Library] = {}
+_libraries_lock = Lock()
+
+
+def load_library(path: Path) -> Library:
+    """The library at ``path``, the same object for every caller in this process."""
+    with _libraries_lock:
+        library = _libraries.get(path)
+        if library is None:
+            library = _libraries[path] = Library(path)
+        return library
+
+
+class EmulatedKernels:
+    """A target: the two launchers of one build, and how its grids are run.
+
+    ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks`` and
+    ``schedule_seed`` (the order of blocks, warps and threads; 0 is the natural one) may be set
+    between launches.
+    """
+
+    def __init__(
+        self, library: Library, max_sources: int, block_threads: int, max_blocks: int
+    ) -> None:
+        self.max_sources = max_sources
+        self.max_block_threads = block_threads
+        self.block_threads = block_threads
+        self.max_blocks = max_blocks
+        self.schedule_seed = 0
+        self._library = library
+
+    def launch_canary_write_kernel(
+        self,
+        *,
+        context: VerifyOrWriteContext,
+        plan: WritePlan,
+        input_ids: torch.Tensor,
+        positions: torch.Tensor,
+        out_cache_loc: torch.Tensor,
+        enable_write_input_assert: bool,
+        expected_input_tokens: torch.Tensor | None,
+        expected_input_positions: torch.Tensor | None,
+    ) -> None:
+        """Stamp the slots of a plan. Raises ValueError as the contract's section 7 says."""
+        launch = WriteLaunch(
+            context=context,
+            plan=plan,
+            input_ids=input_ids,
+            positions=positions,
+            out_cache_loc=out_cache_loc,
+            enable_write_input_assert=enable_write_input_assert,
+            expected_input_tokens=expected_input_tokens,
+            expected_input_positions=expected_input_positions,
+        )
+        validation.check_write(launch, max_sources=self.max_sources)
+        self._launch(context, abi.pack_write(launch, self.max_sources))
+
+    def launch_canary_verify_kernel(
+        self, *, context: VerifyOrWriteContext, plan: VerifyPlan, check_verify_expected_token: bool
+    ) -> None:
+        """Check the slots of a plan. Raises ValueError as the contract's section 7 says."""
+        launch = VerifyLaunch(
+            context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
+        )
+        validation.check_verify(launch, max_sources=self.max_sources)
+        self._launch(context, abi.pack_verify(launch, self.max_sources))
+
+    def _launch(self, context: VerifyOrWriteContext, packed: abi.Packed) -> None:
+        device = context.canary_buf.device
+        if device.type != "cpu":
+            raise ValueError(f"kv-canary: canary_buf must be on the CPU, got {device}")
+        threads = self.block_threads
+        if not 0 < threads <= self.max_block_threads:
+            raise ValueError(f"block_threads must be 32 to {self.max_block_threads}, got {threads}")
+        blocks = packed.blocks(threads // abi.WARP_LANES, self.max_blocks)
+        self._library.launch(packed, blocks, threads, self.schedule_seed)
+
+
+def build(
+    max_sources: int | None = None,
+    patches: Sequence[Patch] = (),
+    *,
+    block_threads: int = DEFAULT_BLOCK_THREADS,
+    max_blocks: int = DEFAULT_MAX_BLOCKS,
+    flags: Sequence[str] = (),
+) -> EmulatedKernels:
+    """Compile the source (or take it from the cache) and load it.
+
+    ``max_sources`` is the bound on sources, 1 to 32; ``flags`` are further compiler options.
+    Raises CompilerMissing, CompileError or PatchError.
+    """
+    bound = abi.source_bound(max_sources)
+    text = translation_unit(apply_patches(read_sources(), patches), EMULATED_ROOT)
+    path = build_library(text, (*abi.definitions(bound, block_threads), *flags))
+    return EmulatedKernels(load_library(path), bound, block_threads, max_blocks)

@@ -1,0 +1,176 @@
+"""The CUDA source on a GPU: built by CuPy at run time, launched from torch tensors.
+
+A launch goes to the current torch stream of the tensors' own device, whichever device is current,
+and neither waits for the device nor allocates or copies there, so it can be captured in a graph.
+The first launch on a device builds the kernels: make one before capturing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from kv_canary_fuzz.reference import validation
+from kv_canary_fuzz.reference.types import (
+    VerifyLaunch,
+    VerifyOrWriteContext,
+    VerifyPlan,
+    WriteLaunch,
+    WritePlan,
+)
+
+from . import abi
+from .errors import CompileError, GpuUnavailable
+from .source import KERNEL_ROOT, Patch, apply_patches, read_sources, translation_unit
+
+BLOCK_THREADS = 256
+
+BLOCKS_PER_MULTIPROCESSOR = {
+    "kv_canary_write_folded": 2,
+    "kv_canary_write_plain": 4,
+    "kv_canary_verify_folded": 2,
+    "kv_canary_verify_plain": 8,
+}
+"""How many blocks of a kernel a multiprocessor is given at most: what its registers allow."""
+
+
+class _StreamHandle:
+    """A stream of torch's in the protocol that CuPy takes streams by."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self.handle)
+
+
+class DeviceBuild:
+    """The kernels loaded on one device."""
+
+    def __init__(self, cupy: Any, device: int, text: str, max_sources: int) -> None:
+        self._cupy = cupy
+        self._device = device
+        options = ("-std=c++17", *abi.definitions(max_sources, BLOCK_THREADS))
+        with cupy.cuda.Device(device) as current:
+            self._multiprocessors = int(current.attributes["MultiProcessorCount"])
+            module = cupy.RawModule(code=text, options=options)
+            try:
+                self._functions = {kernel: module.get_function(kernel) for kernel in abi.KERNELS}
+            except cupy.cuda.compiler.CompileException as error:
+                raise CompileError(f"NVRTC refused the kernel source:\n{error}") from error
+            # Asking for an attribute loads a kernel, which cannot be done during a capture.
+            self.registers = {
+                kernel: int(function.num_regs) for kernel, function in self._functions.items()
+            }
+
+    def launch(self, packed: abi.Packed) -> None:
+        """Put one grid on the current torch stream of the device."""
+        per_multiprocessor = BLOCKS_PER_MULTIPROCESSOR[packed.kernel]
+        max_blocks = per_multiprocessor * self._multiprocessors
+        blocks = packed.blocks(BLOCK_THREADS // abi.WARP_LANES, max_blocks)
+        handle = torch.cuda.current_stream(self._device).cuda_stream
+        # An array of one element is what CuPy passes by value.
+        words = np.frombuffer(packed.words, dtype=f"V{len(packed.words)}")
+        with self._cupy.cuda.Device(self._device), _stream(self._device, handle):
+            self._functions[packed.kernel]((blocks,), (BLOCK_THREADS,), (words,))
+
+
+class GpuKernels:
+    """A target: the two launchers on CUDA tensors, built for each device when first met there."""
+
+    def __init__(self, max_sources: int, text: str) -> None:
+        self.max_sources = max_sources
+        self._cupy = _import_cupy()
+        self._text = text
+        self._builds: dict[int, DeviceBuild] = {}
+
+    def launch_canary_write_kernel(
+        self,
+        *,
+        context: VerifyOrWriteContext,
+        plan: WritePlan,
+        input_ids: torch.Tensor,
+        positions: torch.Tensor,
+        out_cache_loc: torch.Tensor,
+        enable_write_input_assert: bool,
+        expected_input_tokens: torch.Tensor | None,
+        expected_input_positions: torch.Tensor | None,
+    ) -> None:
+        """Stamp the slots of a plan. Raises ValueError as the contract's section 7 says."""
+        launch = WriteLaunch(
+            context=context,
+            plan=plan,
+            input_ids=input_ids,
+            positions=positions,
+            out_cache_loc=out_cache_loc,
+            enable_write_input_assert=enable_write_input_assert,
+            expected_input_tokens=expected_input_tokens,
+            expected_input_positions=expected_input_positions,
+        )
+        validation.check_write(launch, max_sources=self.max_sources)
+        self.on_device(context.canary_buf.device).launch(abi.pack_write(launch, self.max_sources))
+
+    def launch_canary_verify_kernel(
+        self, *, context: VerifyOrWriteContext, plan: VerifyPlan, check_verify_expected_token: bool
+    ) -> None:
+        """Check the slots of a plan. Raises ValueError as the contract's section 7 says."""
+        launch = VerifyLaunch(
+            context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
+        )
+        validation.check_verify(launch, max_sources=self.max_sources)
+        self.on_device(context.canary_buf.device).launch(abi.pack_verify(launch, self.max_sources))
+
+    def on_device(self, device: torch.device) -> DeviceBuild:
+        """The build for a device, made now if there is none yet.
+
+        Raises ValueError for a device that is no GPU, CompileError with NVRTC's log.
+        """
+        if device.type != "cuda":
+            raise ValueError(f"kv-canary: canary_buf must be on a CUDA device, got {device}")
+        index = torch.cuda.current_device() if device.index is None else device.index
+        built = self._builds.get(index)
+        if built is None:
+            built = DeviceBuild(self._cupy, index, self._text, self.max_sources)
+            self._builds[index] = built
+        return built
+
+
+def build(max_sources: int | None = None, patches: Sequence[Patch] = ()) -> GpuKernels:
+    """The kernels for any GPU of this machine; each device's build is made when it is first used.
+
+    Raises GpuUnavailable or PatchError.
+    """
+    text = translation_unit(apply_patches(read_sources(), patches), KERNEL_ROOT)
+    return GpuKernels(abi.source_bound(max_sources), text)
+
+
+@lru_cache(maxsize=256)
+def _stream(device: int, handle: int) -> Any:
+    cuda = _import_cupy().cuda
+    if hasattr(cuda.Stream, "from_external"):
+        return cuda.Stream.from_external(_StreamHandle(handle))
+    return cuda.ExternalStream(handle, device)
+
+
+def _import_cupy() -> Any:
+    """CuPy, for the CUDA of this torch. Raises GpuUnavailable with the extra to install."""
+    version = torch.version.cuda
+    if version is None or not torch.cuda.is_available():
+        raise GpuUnavailable("torch sees no CUDA device: it needs a CUDA build and a driver")
+    extra = "cuda12" if version.startswith("12.") else "cuda13"
+    advice = f"install it with 'pip install kv-canary-fuzz[{extra}]'"
+    try:
+        import cupy
+    except ImportError as error:
+        raise GpuUnavailable(f"the GPU build needs CuPy: {advice} ({error})") from error
+    runtime = cupy.cuda.runtime
+    if runtime.runtimeGetVersion() // 1000 > runtime.driverGetVersion() // 1000:
+        raise GpuUnavailable(
+            f"CuPy is built for CUDA {runtime.runtimeGetVersion() // 1000} and the driver supports "
+            f"{runtime.driverGetVersion() // 1000}: {advice}"
+        )
+    return cupy

@@ -1,0 +1,9 @@
+// The kernels as a shared library for the host: CUDA's words, the source unchanged, four launches.
+#include "launch.h"
+
+#include "kv_canary.cu"
+
+KV_EXPORT_LAUNCH(kv_canary_write_folded)
+KV_EXPORT_LAUNCH(kv_canary_write_plain)
+KV_EXPORT_LAUNCH(kv_canary_verify_folded)
+KV_EXPORT_LAUNCH(kv_canary_verify_plain)

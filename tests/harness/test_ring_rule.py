@@ -1,0 +1,67 @@
+"""When two rings are equal (contract, section 6; field reports H1, H2, K18)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kv_canary_fuzz.harness.ring import (
+    advance,
+    ring_differences,
+    stored_positions,
+    untouched_positions,
+)
+
+
+def rows(*numbers: int) -> np.ndarray:
+    """Rows that are told apart by ``number`` in two fields."""
+    return np.array([[n, 0, 0, 0, 0, 0, 10 * n, 1] for n in numbers], np.int64).reshape(-1, 8)
+
+
+@pytest.mark.parametrize(
+    ("index", "produced", "capacity", "positions", "after"),
+    [
+        (0, 3, 4, [0, 1, 2], 3),
+        (2, 3, 4, [2, 3], 5),
+        (5, 2, 4, [], 7),
+        (-2, 3, 4, [0], 1),
+        (-5, 3, 4, [], -2),
+        (2**31 - 1, 3, 4, [], -(2**31) + 2),
+        (-(2**31), 1, 4, [], -(2**31) + 1),
+        (0, 0, 4, [], 0),
+        (0, 2, 0, [], 2),
+    ],
+)
+def test_where_rows_are_stored(
+    index: int, produced: int, capacity: int, positions: list[int], after: int
+) -> None:
+    assert stored_positions(index, produced, capacity) == positions
+    assert advance(index, produced) == after
+
+
+def test_rows_of_one_launch_may_stand_in_any_order() -> None:
+    assert list(ring_differences(0, [(0, rows(1, 2, 3))], rows(3, 1, 2))) == []
+
+
+def test_rows_of_an_earlier_launch_come_first() -> None:
+    swapped = list(ring_differences(0, [(0, rows(1)), (1, rows(2))], rows(2, 1)))
+    assert [difference.step for difference in swapped] == [0, 1]
+
+
+def test_a_full_ring_may_keep_any_of_the_rows() -> None:
+    assert list(ring_differences(0, [(0, rows(1, 2, 3))], rows(3, 1))) == []
+
+
+def test_a_full_ring_may_not_keep_a_row_twice() -> None:
+    [difference] = ring_differences(0, [(0, rows(1, 2, 3))], rows(1, 1))
+    assert difference.extra == (tuple(rows(1)[0].tolist()),)
+
+
+def test_swapped_fields_are_seen_although_each_column_holds_the_same() -> None:
+    found = rows(1, 2)
+    found[:, 6] = found[::-1, 6].copy()
+    [difference] = ring_differences(0, [(0, rows(1, 2))], found)
+    assert len(difference.missing) == len(difference.extra) == 2
+
+
+def test_rows_that_nothing_stored_to() -> None:
+    assert untouched_positions(1, [(0, rows(1)), (1, rows(2))], 5) == [0, 3, 4]

@@ -1,0 +1,236 @@
+"""Building the kernels: the cache, many builders at once, and everything that can be missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kv_canary_fuzz.kernels import abi, emulated
+from kv_canary_fuzz.kernels.build import build_library, cache_folder
+from kv_canary_fuzz.kernels.errors import (
+    CompileError,
+    CompilerMissing,
+    EmulationError,
+    GpuUnavailable,
+    PatchError,
+)
+from kv_canary_fuzz.kernels.planted import build_planted, planted_bugs
+from kv_canary_fuzz.kernels.source import (
+    KERNEL_ROOT,
+    Patch,
+    apply_patches,
+    read_sources,
+    translation_unit,
+)
+from kv_canary_fuzz.reference.building import build_context, build_write_launch
+
+TINY = 'extern "C" int answer() { return 42; }\n'
+
+BUILD_AND_WRITE = """
+import sys
+from kv_canary_fuzz.kernels import emulated
+from kv_canary_fuzz.reference.building import build_context, build_write_launch
+context = build_context(num_slots=2)
+launch = build_write_launch(context, write_offsets=[0, 1], write_seed_slot_indices=[-1],
+                            input_ids=[5], positions=[6], out_cache_loc=[1])
+kernels = emulated.build()
+kernels.launch_canary_write_kernel(**launch.arguments())
+print(context.canary_buf.view(-1).view(dtype=__import__("torch").int64).tolist()[4:6])
+"""
+
+
+def python(code, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def one_write(kernels):
+    context = build_context(num_slots=2)
+    launch = build_write_launch(
+        context,
+        write_offsets=[0, 2],
+        write_seed_slot_indices=[-1],
+        input_ids=[5, 6],
+        positions=[6, 7],
+        out_cache_loc=[1, 0],
+    )
+    kernels.launch_canary_write_kernel(**launch.arguments())
+    return context
+
+
+def test_several_processes_build_at_once_into_an_empty_cache(tmp_path):
+    workers = [python(BUILD_AND_WRITE, KV_CANARY_FUZZ_CACHE=str(tmp_path)) for _ in range(3)]
+    results = [worker.communicate(timeout=120) for worker in workers]
+
+    assert results == [("[5, 6]\n", "")] * 3
+    assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared"))
+    monkeypatch.setenv("KV_CANARY_FUZZ_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("KV_CANARY_FUZZ_CACHE")
+    assert cache_folder() == tmp_path / "shared" / "kv-canary-fuzz"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "kv-canary-fuzz"
+
+
+def test_built_library_is_taken_from_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("KV_CANARY_FUZZ_CACHE", str(tmp_path))
+    first = build_library(TINY)
+    written = first.stat().st_mtime_ns
+
+    assert build_library(TINY) == first
+    assert first.stat().st_mtime_ns == written
+    assert build_library(TINY, ("-O1",)) != first
+    assert build_library(TINY + "\n") != first
+
+
+def test_compile_error_shows_the_log_with_the_source_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("KV_CANARY_FUZZ_CACHE", str(tmp_path))
+    broken = Patch("ring.cuh", "row[1] = violation.slot;", "row[1] = violation.slott;")
+    line = read_sources()["ring.cuh"].split(broken.old)[0].count("\n") + 1
+
+    with pytest.raises(CompileError, match=rf"ring\.cuh:{line}:.*slott"):
+        emulated.build(patches=(broken,))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_compiler_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(CompilerMissing, match=r"\(g\+\+, c\+\+, clang\+\+\): .*apt install g\+\+"):
+        emulated.build()
+
+
+def test_no_compiler_from_a_process_without_a_path(tmp_path):
+    environment = {"PATH": str(tmp_path), "CXX": "", "KV_CANARY_FUZZ_CACHE": str(tmp_path)}
+    worker = python(BUILD_AND_WRITE, **environment)
+    out, error = worker.communicate(timeout=60)
+
+    assert (out, worker.returncode) == ("", 1)
+    assert "CompilerMissing: no C++ compiler found (g++, c++, clang++): install g++" in error
+
+
+def test_asked_for_compiler_that_does_not_exist(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler -m64")
+
+    with pytest.raises(CompilerMissing, match=r"\(CXX=no-such-compiler\)"):
+        build_library(TINY)
+
+
+def test_asked_for_compiler_is_used_with_its_words(monkeypatch, tmp_path):
+    monkeypatch.setenv("KV_CANARY_FUZZ_CACHE", str(tmp_path))
+    compiler = shutil.which("g++") or shutil.which("c++")
+    monkeypatch.setenv("CXX", f"{compiler} -DUNUSED")
+
+    assert build_library(TINY).exists()
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (Patch("ring.cuh", "no such text", ""), "ring.cuh: .* found 0 times: no such text"),
+        (Patch("ring.cuh", "row[", "row ["), "ring.cuh: .* found 8 times"),
+        (Patch("rings.cuh", "row", ""), "no kernel source file 'rings.cuh'"),
+    ],
+)
+def test_patch_that_does_not_apply_fails_the_build(patch, message):
+    with pytest.raises(PatchError, match=message):
+        emulated.build(patches=(patch,))
+
+
+def test_every_planted_bug_applies():
+    bugs = planted_bugs()
+    sources = read_sources()
+
+    assert len(bugs) >= 12
+    assert len({bug.name for bug in bugs}) == len(bugs)
+    for bug in bugs:
+        changed = apply_patches(sources, bug.patches)
+        assert {name for name in sources if sources[name] != changed[name]} == set(bug.files)
+
+
+def test_planted_bug_shows():
+    context = one_write(build_planted("hash_constant"))
+
+    assert bytes(context.canary_buf[1].tolist()) != bytes(
+        one_write(emulated.build()).canary_buf[1].tolist()
+    )
+    with pytest.raises(KeyError, match="no planted bug 'no_such_bug'; there are hash_constant, "):
+        build_planted("no_such_bug")
+
+
+def test_lanes_that_never_meet_raise_and_leave_the_build_usable():
+    stuck = Patch(
+        "write.cuh",
+        "        const u32 same_slot = ",
+        "        if (lane == 3) __syncwarp();\n        const u32 same_slot = ",
+    )
+    kernels = emulated.build(patches=(stuck,))
+
+    with pytest.raises(EmulationError, match="kv_canary_write_plain: block 0 cannot go on: thread"):
+        one_write(kernels)
+    with pytest.raises(EmulationError, match="waits in __syncwarp at write.cuh"):
+        one_write(kernels)
+
+
+def test_geometry_beyond_the_build_is_refused(emulated_build):
+    emulated_build.block_threads = 128
+
+    with pytest.raises(ValueError, match="block_threads must be 32 to 64, got 128"):
+        one_write(emulated_build)
+
+
+def test_gpu_build_says_what_is_missing():
+    import torch
+
+    from kv_canary_fuzz.kernels import gpu
+
+    if torch.version.cuda is not None:
+        pytest.skip("this torch has CUDA")
+    with pytest.raises(GpuUnavailable, match="torch sees no CUDA device"):
+        gpu.build()
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("max_sources", [4, 8])
+def test_source_compiles_for_a_gpu(architecture, max_sources, tmp_path):
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("nvcc is not on the path")
+    source = tmp_path / "kernels.cu"
+    source.write_text(translation_unit(read_sources(), KERNEL_ROOT), encoding="utf-8")
+
+    done = subprocess.run(
+        [
+            nvcc,
+            "-std=c++17",
+            f"-arch={architecture}",
+            "-cubin",
+            "-Werror=all-warnings",
+            "-Xptxas=-v",
+            *abi.definitions(max_sources, 256),
+            "-o",
+            str(tmp_path / "kernels.cubin"),
+            str(source),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(" 0 bytes spill stores, 0 bytes spill loads") == len(abi.KERNELS)
