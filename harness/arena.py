@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from kv_canary_fuzz.strategies.case import Case, Column
 from kv_canary_fuzz.strategies.content import Content, expand_words
 

@@ -7,9 +7,10 @@ import random
 from datetime import datetime
 from pathlib import Path
 
+from rich.console import Console
+
 from kv_canary_fuzz.reports.live import live_line
 from kv_canary_fuzz.reports.summary_text import summary_lines
-from rich.console import Console
 
 from .crew import run_crew
 from .finish import finish

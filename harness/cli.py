@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from kv_canary_fuzz.reports.case_text import case_text
-from kv_canary_fuzz.reports.verdict_text import verdict_text
 from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
+
+from kv_canary_fuzz.reports.case_text import case_text
+from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from .bench import fast_path, reference_speed
 from .campaign import default_folder, fresh_seed, run_campaign, usable_cores

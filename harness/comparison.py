@@ -7,7 +7,7 @@ import numpy as np
 from .arena import Batch, Bytes
 from .execution import Run
 from .outcome import Rows
-from .ring import ring_differences, untouched_positions
+from .ring import advance, ring_differences, untouched_positions
 
 
 def differing_cases(
@@ -60,7 +60,10 @@ def _only_row_order(
     untouched = untouched_positions(index, produced, len(after))
     if not np.array_equal(before[untouched], after[untouched]):
         return False
-    return next(iter(ring_differences(index, produced, after)), None) is None
+    final = index
+    for _, rows in produced:
+        final = advance(final, len(rows))
+    return next(ring_differences(index, produced, after, final), None) is None
 
 
 def ring_rows(buffer: Bytes, start: int, size: int) -> Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.strategies.case import Case, WriteStep
 
@@ -66,7 +67,9 @@ def differences(
         if region == "canary_buf":
             yield from _stamp_differences(case, step, inside, *sides)
         elif region == "violation_ring":
-            yield from _ring_differences(case, produced, *sides)
+            offset, _ = layout.regions["violation_write_index"]
+            final = int(found[offset : offset + 4].view(np.int32)[0])
+            yield from _ring_differences(case, produced, final, *sides)
         elif region in _COUNTERS:
             yield _counter_difference(region, *sides)
         else:
@@ -138,11 +141,11 @@ def _hash_text(value: int) -> str:
 
 
 def _ring_differences(
-    case: Case, produced: list[tuple[int, Rows]], expected: Bytes, found: Bytes
+    case: Case, produced: list[tuple[int, Rows]], final: int, expected: Bytes, found: Bytes
 ) -> Iterator[Mismatch]:
     before, after = ring_rows(expected, 0, expected.size), ring_rows(found, 0, found.size)
     index = case.violation_write_index
-    for difference in ring_differences(index, produced, after):
+    for difference in ring_differences(index, produced, after, final):
         yield from _row_differences(difference)
     for position in untouched_positions(index, produced, len(after)):
         if not np.array_equal(before[position], after[position]):
@@ -159,16 +162,7 @@ def _ring_differences(
 
 
 def _row_differences(difference: RingDifference) -> Iterator[Mismatch]:
-    """Missing and extra rows, paired by the slot and position that they are about."""
-    extra = list(difference.extra)
-    pairs: list[tuple[Row | None, Row | None]] = []
-    for row in difference.missing:
-        twin = _nearest(row, extra)
-        if twin is not None:
-            extra.remove(twin)
-        pairs.append((row, twin))
-    pairs += [(None, row) for row in extra]
-    for number, (wanted, given) in enumerate(pairs[:MOST_DIFFERENCES]):
+    for number, (wanted, given) in enumerate(_paired(difference)[:MOST_DIFFERENCES]):
         slot, position = (wanted or given or (0,) * len(ROW_FIELDS))[1:3]
         yield Mismatch(
             rank=Rank.ROW,
@@ -181,10 +175,22 @@ def _row_differences(difference: RingDifference) -> Iterator[Mismatch]:
         )
 
 
-def _nearest(row: Row, others: list[Row]) -> Row | None:
-    """The row that differs from ``row`` in the fewest fields, but not in all."""
-    nearest = min(others, key=lambda other: _distance(row, other), default=None)
-    return nearest if nearest and _distance(row, nearest) < len(ROW_FIELDS) else None
+def _paired(difference: RingDifference) -> list[tuple[Row | None, Row | None]]:
+    """Missing rows with the extra rows most like them; rows alike in nothing stay alone."""
+    missing, extra = list(difference.missing), list(difference.extra)
+    pairs: list[tuple[Row | None, Row | None]] = []
+    closest = sorted(
+        ((_distance(row, other), row, other) for row in missing for other in extra),
+        key=lambda candidate: candidate[0],
+    )
+    for distance, row, other in closest:
+        if distance < len(ROW_FIELDS) and row in missing and other in extra:
+            missing.remove(row)
+            extra.remove(other)
+            pairs.append((row, other))
+    if not difference.full:
+        pairs += [(row, None) for row in missing]
+    return pairs + [(None, other) for other in extra]
 
 
 def _distance(row: Row, other: Row) -> int:

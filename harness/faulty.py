@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
+
 from kv_canary_fuzz.reference import RealKvSource, VerifyLaunch, WriteLaunch
 from kv_canary_fuzz.strategies.case import Fault
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
+
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.features import ALL_FEATURES
 from kv_canary_fuzz.strategies.prng import case_at
-from msgspec.structs import replace
 
 from .culprits import CRASH, explain_lost_batch
 from .opinion import who_stands_alone

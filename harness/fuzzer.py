@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
+
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.features import features
 from kv_canary_fuzz.strategies.knowledge import expected_bits
@@ -16,10 +17,10 @@ from kv_canary_fuzz.strategies.prng import case_at
 from .arena import Batch, Bytes, allocate, fill, lay_out_batch
 from .comparison import differing_cases
 from .execution import Run, run_reference, run_target
+from .expectation import expectation_broken
 from .memory import Memory
 from .settings import DomainName
 from .target import Target
-from .verdict import knowledge_broken
 
 
 class StageSeconds(NamedTuple):
@@ -73,7 +74,7 @@ class Fuzzer:
             )
         )
         for position, case in enumerate(cases):
-            if knowledge_broken(expected_bits(case), run, position):
+            if expectation_broken(expected_bits(case), run, position):
                 differing.add(position)
         times.append(perf_counter())
         fill_s, reference_s, target_s, compare_s = np.diff(times).tolist()

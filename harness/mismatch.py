@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from msgspec import Struct
+
 from kv_canary_fuzz.reference import FailReason
 from kv_canary_fuzz.strategies.case import CorruptStep, Step, WriteStep
-from msgspec import Struct
 
 
 class Rank(IntEnum):

@@ -6,6 +6,7 @@ import platform
 from importlib.metadata import version
 
 import torch
+
 from kv_canary_fuzz.strategies.case import Case
 
 from .reproducer import Reproducer

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Struct
+
 from kv_canary_fuzz.reports.summary_text import summary_lines
 from kv_canary_fuzz.strategies.case import Case
-from msgspec import Struct
 
 from .atomic_file import write_atomically
 from .campaign import default_folder, fresh_seed

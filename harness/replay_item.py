@@ -7,8 +7,9 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from kv_canary_fuzz.reports.verdict_text import verdict_text
 from rich.console import Console
+
+from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from .check import CaseMismatch, assert_agrees
 from .reproducer import Reproducer, ReproducerError, read_reproducer

@@ -16,11 +16,15 @@ Row = tuple[int, ...]
 
 
 class RingDifference(NamedTuple):
-    """Rows of one launch that should have been stored and were not, and the other way round."""
+    """Rows of one launch that were not stored, and stored rows that it never produced.
+
+    Where not all rows had room (``full``), a row that was not stored is no fault by itself.
+    """
 
     step: int
     missing: tuple[Row, ...]
     extra: tuple[Row, ...]
+    full: bool
 
 
 def stored_positions(write_index: int, produced: int, capacity: int) -> list[int]:
@@ -41,25 +45,29 @@ def advance(write_index: int, produced: int) -> int:
 
 
 def ring_differences(
-    write_index: int, produced: list[tuple[int, Rows]], ring: Rows
+    write_index: int, produced: list[tuple[int, Rows]], ring: Rows, final_index: int
 ) -> Iterator[RingDifference]:
     """Where ``ring`` [capacity, 8] cannot be what the launches left.
 
     ``produced`` holds all rows of each launch with its step, in order, whether they fit or not.
-    Ring rows that no launch stored to are not looked at.
+    ``final_index`` is the write index found beside the ring: of the last launch, only rows that it
+    accounts for are taken from the ring. Ring rows that no launch stored to are not looked at.
     """
     index = write_index
-    for step, rows in produced:
-        positions = stored_positions(index, len(rows), len(ring))
+    for number, (step, rows) in enumerate(produced):
+        appended = len(rows)
+        if number == len(produced) - 1:
+            appended = min(appended, (final_index - index) % 2**32)
+        positions = stored_positions(index, appended, len(ring))
+        fits = len(stored_positions(index, len(rows), len(ring))) == len(rows)
         index = advance(index, len(rows))
-        if not len(rows):
-            continue
         found = Counter(_rows(ring[positions]))
         possible = Counter(_rows(rows))
-        extra = found - possible
-        missing = possible - found if len(positions) == len(rows) else Counter()
-        if extra or missing:
-            yield RingDifference(step, tuple(missing.elements()), tuple(extra.elements()))
+        extra, missing = found - possible, possible - found
+        if extra or (missing and fits):
+            yield RingDifference(
+                step, tuple(missing.elements()), tuple(extra.elements()), full=not fits
+            )
 
 
 def untouched_positions(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 
 import torch
+
 from kv_canary_fuzz.strategies.case import Case
 
 from .fuzzer import Fuzzer, count_features

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 from dataclasses import dataclass
 
-import numpy as np
+from msgspec.structs import replace
+
 from kv_canary_fuzz.strategies.case import Case, Step
-from kv_canary_fuzz.strategies.knowledge import Row, expected_bits
+from kv_canary_fuzz.strategies.content import Content
+from kv_canary_fuzz.strategies.knowledge import expected_bits
 
 from .arena import Bytes, allocate, fill, lay_out_batch
 from .binding import Binder
 from .differences import differences
 from .execution import Run, step_reference, step_target
+from .expectation import expectation_mismatch
 from .layout import Layout
 from .memory import Memory
-from .mismatch import Mismatch, Rank, bits_text, first_cause, step_kind
+from .mismatch import Mismatch, Rank, first_cause, step_kind
 from .outcome import Raised, Rows
 from .target import Target
-
-Expectation = tuple[Row, ...] | None
-"""The rows that a step must produce, as (slot, position, bits); None where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,9 @@ class Verdict:
     def agrees(self) -> bool:
         return not self.mismatches
 
+
+SPARE_ROWS = 16
+POISON = Content(fill=0xAA)
 
 MOST_LINES = 8
 """Differences that a reproducer lists; running it shows the rest."""
@@ -82,43 +85,61 @@ class Side:
 def judge(case: Case, target: Target, reference: Target | None = None) -> Verdict:
     """Run ``case`` on fresh memory on both sides and compare after every step.
 
-    The reference is the torch reference unless another target is given. What the grammar knows
-    about violation rows is checked first: a reference that breaks it is a mismatch as well.
+    The reference is the torch reference unless another target is given. A reference that breaks
+    what the grammar knows about the case's rows is a mismatch as well. Where rows were lost for
+    want of room in the ring, they are looked at in a copy of the case that has room.
     """
+    verdict, appended = _judge(case, target, reference)
+    ranks = {mismatch.rank for mismatch in verdict.mismatches}
+    if Rank.INDEX not in ranks or ranks & {Rank.EXCEPTION, Rank.STAMP, Rank.ROW}:
+        return verdict
+    roomy = replace(
+        case,
+        ring_capacity=2 * appended + SPARE_ROWS,
+        violation_write_index=0,
+        violation_ring=POISON,
+    )
+    seen, _ = _judge(roomy, target, reference)
+    rows = [m for m in seen.mismatches if m.rank is Rank.ROW and seen.step == verdict.step]
+    if not rows:
+        return verdict
+    lost = [replace(m, place=f"{m.place}, had the ring room", region="") for m in rows]
+    ordered = tuple(first_cause([*lost, *verdict.mismatches]))
+    signature = signature_of(case.steps[verdict.step], ordered[0])
+    return dataclasses.replace(verdict, mismatches=ordered, signature=signature)
+
+
+def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdict, int]:
+    """The verdict on the case as it is, and how many rows the torch reference appended."""
     layout = lay_out_batch([case]).layouts[0]
     model = Side(case, None)
     left = Side(case, reference) if reference else model
     right = Side(case, target)
     known = expected_bits(case)
     produced: list[tuple[int, Rows]] = []
-    for number, step in enumerate(case.steps):
-        rows_raised = model.advance(number)
-        left_raised = rows_raised if left is model else left.advance(number)
+    number, found = -1, list[Mismatch]()
+    for number, _ in enumerate(case.steps):
+        model_raised = model.advance(number)
+        left_raised = model_raised if left is model else left.advance(number)
         right_raised = right.advance(number)
         produced.append((number, model.run.rows_of(0, number)))
         found = [
             *_exception_mismatch(left_raised, right_raised),
-            *_knowledge_mismatch(known[number], produced[-1][1]),
+            *expectation_mismatch(known[number], produced[-1][1]),
             *differences(case, layout, produced, left.bytes(), right.bytes()),
         ]
         if found:
-            ordered = tuple(first_cause(found))
-            return Verdict(
-                step=number,
-                mismatches=ordered,
-                signature=signature_of(step, ordered[0]),
-                layout=layout,
-                expected=left.bytes().copy(),
-                found=right.bytes().copy(),
-            )
-    return Verdict(
-        step=-1,
-        mismatches=(),
-        signature="",
+            break
+    ordered = tuple(first_cause(found))
+    verdict = Verdict(
+        step=number if found else -1,
+        mismatches=ordered,
+        signature=signature_of(case.steps[number], ordered[0]) if found else "",
         layout=layout,
         expected=left.bytes(),
         found=right.bytes(),
     )
+    return verdict, sum(len(rows) for _, rows in produced)
 
 
 def signature_of(step: Step, cause: Mismatch) -> str:
@@ -129,14 +150,12 @@ def signature_of(step: Step, cause: Mismatch) -> str:
 def _exception_mismatch(expected: Raised | None, found: Raised | None) -> list[Mismatch]:
     if expected == found:
         return []
-    kinds = [raised.kind if raised else "nothing" for raised in (expected, found)]
-    if kinds[0] == kinds[1]:
-        kinds = ["message", "message"]
+    wanted, given = (raised.kind if raised else "nothing" for raised in (expected, found))
     return [
         Mismatch(
             rank=Rank.EXCEPTION,
             order=(),
-            kind=f"raised {kinds[1]}, not {kinds[0]}" if kinds[0] != kinds[1] else "message",
+            kind="message" if wanted == given else f"raised {given}, not {wanted}",
             place="exception",
             expected=_raised_text(expected),
             found=_raised_text(found),
@@ -146,46 +165,3 @@ def _exception_mismatch(expected: Raised | None, found: Raised | None) -> list[M
 
 def _raised_text(raised: Raised | None) -> str:
     return f"{raised.kind}: {raised.message}" if raised else "none"
-
-
-def knowledge_broken(known: Sequence[Expectation], run: Run, case: int) -> bool:
-    """Whether the reference's rows of any step differ from what the case was built to cause."""
-    return any(
-        expectation is not None and _row_entries(run.rows_of(case, step)) != sorted(expectation)
-        for step, expectation in enumerate(known)
-    )
-
-
-def _row_entries(rows: Rows) -> list[tuple[int, int, int]]:
-    return sorted((row[1], row[2], row[-1]) for row in rows.tolist())
-
-
-def _knowledge_mismatch(known: Expectation, rows: Rows) -> list[Mismatch]:
-    """Where the reference's rows are not those that the case was built to cause."""
-    if known is None:
-        return []
-    found = _row_entries(rows)
-    wanted = sorted(known)
-    if found == wanted:
-        return []
-    missing = [entry for entry in wanted if entry not in found]
-    extra = [entry for entry in found if entry not in wanted]
-    bits = np.bitwise_xor.reduce([entry[2] for entry in (missing + extra)[:2]] or [0])
-    return [
-        Mismatch(
-            rank=Rank.ROW,
-            order=(0, -1, 0),
-            kind=f"knowledge bits {int(bits)}",
-            place="rows that the reference gives, against what the case must cause",
-            expected=_entries_text(missing),
-            found=_entries_text(extra),
-        )
-    ]
-
-
-def _entries_text(entries: list[tuple[int, int, int]]) -> str:
-    texts = [
-        f"slot {slot} position {position} bits {bits_text(bits)}"
-        for slot, position, bits in entries
-    ]
-    return "; ".join(texts) or "nothing more"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from kv_canary_fuzz.reference.consts import MAX_REAL_KV_SOURCES, PARTIAL_FOLD_BYTES
+from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.reference.enums import RealKvHashMode
 from kv_canary_fuzz.reference.types import (
     RealKvSource,
@@ -57,7 +57,7 @@ class Packed(NamedTuple):
 
 def source_bound(max_sources: int | None) -> int:
     """The bound on sources to compile: the contract's where none is asked for."""
-    return MAX_REAL_KV_SOURCES if max_sources is None else max_sources
+    return consts.MAX_REAL_KV_SOURCES if max_sources is None else max_sources
 
 
 def definitions(max_sources: int, block_threads: int) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def _source_words(source: RealKvSource, partial: bool) -> tuple[int, ...]:
         page_size,
         page_size.bit_length() - 1 if page_size & (page_size - 1) == 0 else -1,
         source.num_bytes_per_token,
-        PARTIAL_FOLD_BYTES if partial else source.read_bytes,
+        consts.PARTIAL_FOLD_BYTES if partial else source.read_bytes,
     )
 
 
@@ -174,7 +174,7 @@ def _canary_words(
         int(context.kernel_kind),
         len(sources),
         source_shift,
-        1 if all(source[-1] == PARTIAL_FOLD_BYTES for source in sources) else 0,
+        1 if all(source[-1] == consts.PARTIAL_FOLD_BYTES for source in sources) else 0,
     ]
     for source in sources:
         words += source

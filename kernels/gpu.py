@@ -33,7 +33,7 @@ BLOCKS_PER_MULTIPROCESSOR = {
     "kv_canary_write_folded": 2,
     "kv_canary_write_plain": 4,
     "kv_canary_verify_folded": 2,
-    "kv_canary_verify_plain": 8,
+    "kv_canary_verify_plain": 6,
 }
 """How many blocks of a kernel a multiprocessor is given at most: what its registers allow."""
 
@@ -57,8 +57,8 @@ class DeviceBuild:
         options = ("-std=c++17", *abi.definitions(max_sources, BLOCK_THREADS))
         with cupy.cuda.Device(device) as current:
             self._multiprocessors = int(current.attributes["MultiProcessorCount"])
-            module = cupy.RawModule(code=text, options=options)
             try:
+                module = cupy.RawModule(code=text, options=options)
                 self._functions = {kernel: module.get_function(kernel) for kernel in abi.KERNELS}
             except cupy.cuda.compiler.CompileException as error:
                 raise CompileError(f"NVRTC refused the kernel source:\n{error}") from error
@@ -151,6 +151,8 @@ def build(max_sources: int | None = None, patches: Sequence[Patch] = ()) -> GpuK
 @lru_cache(maxsize=256)
 def _stream(device: int, handle: int) -> Any:
     cuda = _import_cupy().cuda
+    if handle == 0:
+        return cuda.Stream.null
     if hasattr(cuda.Stream, "from_external"):
         return cuda.Stream.from_external(_StreamHandle(handle))
     return cuda.ExternalStream(handle, device)

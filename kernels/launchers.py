@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import torch
 
-from kv_canary_fuzz.reference.consts import MAX_REAL_KV_SOURCES
+from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.reference.types import VerifyOrWriteContext, VerifyPlan, WritePlan
 
 from . import emulated, gpu
@@ -51,8 +51,8 @@ def launch_canary_verify_kernel(
 
 def _kernels(context: VerifyOrWriteContext) -> emulated.EmulatedKernels | gpu.GpuKernels:
     if context.canary_buf.device.type == "cuda":
-        return _gpu_kernels(MAX_REAL_KV_SOURCES)
-    return _emulated_kernels(MAX_REAL_KV_SOURCES)
+        return _gpu_kernels(consts.MAX_REAL_KV_SOURCES)
+    return _emulated_kernels(consts.MAX_REAL_KV_SOURCES)
 
 
 @lru_cache(maxsize=4)

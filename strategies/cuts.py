@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal
 
 from msgspec.structs import replace
@@ -14,6 +14,8 @@ from .problem import Span
 from .sites import ENTRY_COLUMNS, SHORT, VERIFY_COLUMNS
 from .words import source_index, source_region
 
+MAX_SPELT = 65536
+"""Numbers that a column can spell out; a longer one is mostly its fill and stays so."""
 Leave = Literal["nothing", "before", "after"]
 
 
@@ -37,19 +39,41 @@ def cut(column: Column, spans: Sequence[Span]) -> Column:
 def canonical_column(column: Column) -> Column:
     """The same numbers in the one form that is used for them.
 
-    Short columns are spelt out up to the last number that is not 0; long ones keep their fill.
+    Short columns are spelt out up to the last number that is not 0. The fill of longer ones is
+    their longest run of one number, where that is longer than SHORT.
     """
-    if column.length <= SHORT:
-        found = expand(column)
-        while found and found[-1] == 0:
-            found = found[:-1]
-        return Column(values=found, length=column.length)
+    gap = column.length - len(column.values) - len(column.tail)
+    if column.length > MAX_SPELT or gap > max(SHORT, column.length // 2):
+        return _stripped(column)
+    found = expand(column)
+    if column.length > SHORT:
+        start, stop = _longest_run(found)
+        if stop - start > SHORT:
+            return replace(column, values=found[:start], fill=found[start], tail=found[stop:])
+    while found and found[-1] == 0:
+        found = found[:-1]
+    return Column(values=found, length=column.length)
+
+
+def _stripped(column: Column) -> Column:
+    """The column without spelt-out numbers that its fill would give."""
     values, tail = column.values, column.tail
     while values and values[-1] == column.fill:
         values = values[:-1]
     while tail and tail[0] == column.fill:
         tail = tail[1:]
     return replace(column, values=values, tail=tail)
+
+
+def _longest_run(found: Sequence[int]) -> Span:
+    """The first of the longest runs of one number."""
+    best, start = (0, 0), 0
+    for _, run in groupby(found):
+        stop = start + sum(1 for _ in run)
+        if stop - start > best[1] - best[0]:
+            best = start, stop
+        start = stop
+    return best
 
 
 def map_column(column: Column, change: Callable[[int], int]) -> Column:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from .case import Case, Column, CorruptStep, Fault, Flip, VerifyStep, WriteStep
-from .sites import sites, value
+from .sites import multiplicity, sites, value
 from .words import content_of, patched_words, region_names
 
 Complexity = tuple[Any, ...]
@@ -101,9 +101,10 @@ def _contents(case: Case) -> tuple[Any, ...]:
 
 
 def _numbers(case: Case) -> tuple[Any, ...]:
-    away = [(value(case, site) - site.neutral) for site in sites(case)]
+    placed = [(site, value(case, site) - site.neutral) for site in sites(case)]
+    away = [number for _, number in placed]
     return (
-        sum(number != 0 for number in away),
+        sum(multiplicity(case, site) for site, number in placed if number),
         sum(number.bit_length() for number in away),
         tuple(magnitude(number) for number in away),
         sum(_spelled(case)),

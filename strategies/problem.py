@@ -69,7 +69,8 @@ def spans_of(length: int, explicit_head: int, explicit_tail: int) -> list[Span]:
     """All of ``range(length)``: one by one at both ends, in halves of halves between them."""
     if length <= SHORT:
         return [(index, index + 1) for index in range(length)]
-    start, stop = min(explicit_head, length), max(explicit_head, length - explicit_tail)
+    start = min(explicit_head, length)
+    stop = max(start, length - explicit_tail)
     spans = [(index, index + 1) for index in range(start)]
     while start < stop:
         half = start + (stop - start + 1) // 2

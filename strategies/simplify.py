@@ -21,7 +21,8 @@ from .simplify_layout import (
     shrink_sources,
     shrink_stride,
 )
-from .simplify_numbers import lower_families, lower_numbers, plain_numbers
+from .simplify_numbers import lower_families, lower_numbers, plain_numbers, thin_fills
+from .simplify_sorting import sort_entries, sort_sources
 from .simplify_structure import (
     drop_edits,
     drop_entries,
@@ -33,7 +34,7 @@ from .simplify_structure import (
     drop_steps,
     switch_off,
 )
-from .simplify_trades import lower_pairs, sort_entries, trade
+from .simplify_trades import lower_pairs, trade
 from .sites import column_names
 from .words import content_of, patched_words, put_content, region_names, with_words
 
@@ -57,8 +58,8 @@ STAGES: tuple[tuple[Pass, ...], ...] = (
         plain_numbers,
         shrink_ring,
     ),
-    (lower_slots, zero_words, lower_families, lower_numbers, plain_edits, plain_faults),
-    (sort_entries, lower_pairs, trade),
+    (thin_fills, lower_slots, zero_words, lower_families, lower_numbers, plain_edits, plain_faults),
+    (sort_entries, sort_sources, lower_pairs, trade),
     (absorb_history,),
 )
 """Passes by stage; all of a stage run before it is judged whether any of them did anything."""

@@ -159,5 +159,16 @@ def _geometry(case: Case, source: Source, page: int, width: int, read: int, padd
     )
 
 
+def plain_source(case: Case, width: int, read: int) -> Source:
+    """A source of zeros with one slot a row, for as many slots as the case has."""
+    return Source(
+        rows=case.num_slots,
+        row_bytes=width,
+        page_size=1,
+        num_bytes_per_token=width,
+        read_bytes=read,
+    )
+
+
 def _same(slot: int) -> int:
     return slot

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .case import Case
+from msgspec.structs import replace
+
+from .case import Case, Column
+from .cuts import replace_step
 from .order import magnitude
-from .problem import Problem, Span, descend, remove
-from .sites import CASE_SCALARS, POSITION_COLUMNS, TOKEN_COLUMNS, Site, put, sites, value
+from .problem import Problem, Span, descend, first, remove
+from .sites import CASE_SCALARS, FILL, POSITION_COLUMNS, TOKEN_COLUMNS, Site, put, sites, value
 from .words import CANARY, Words, content_of, patched_words, put_content, with_words
 
 FAMILIES = (TOKEN_COLUMNS, POSITION_COLUMNS)
@@ -31,6 +34,24 @@ def plain_numbers(problem: Problem) -> None:
 
     each = [(k, k + 1) for k in range(len(heavy))]
     remove(each, lambda spans: problem.attempt(neutralised(spans)))
+
+
+def thin_fills(problem: Problem) -> None:
+    """Of a long run of one number the first or the last alone."""
+    for site in _heavy(problem.case):
+        if site.at == FILL:
+            column = getattr(problem.case.steps[site.step], site.field)
+            bare = replace(column, fill=site.neutral)
+            ends = (
+                replace(bare, tail=(column.fill, *column.tail)),
+                replace(bare, values=(*column.values, column.fill)),
+            )
+            first(problem, (_with_column(problem.case, site, end) for end in ends))
+
+
+def _with_column(case: Case, site: Site, column: Column) -> Case:
+    step = replace(case.steps[site.step], **{site.field: column})
+    return replace_step(case, site.step, step)
 
 
 def _heavy(case: Case) -> list[Site]:

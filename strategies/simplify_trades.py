@@ -8,25 +8,37 @@ cases that are small already.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from .case import Case, Column, Step, VerifyStep, WriteStep
-from .columns import expand
-from .cuts import cut_sources, map_column, replace_step
+from .case import Case, VerifyStep, WriteStep
+from .content import Content
+from .cuts import cut_requests, cut_sources, map_column, replace_step
 from .order import magnitude
 from .problem import Problem, first
 from .simplify_contents import put_word
+from .simplify_layout import plain_source
 from .simplify_structure import plainer_steps
-from .sites import ENTRY_COLUMNS, SHORT, VERIFY_COLUMNS, Site, put, put_in_column, sites, value
-from .words import WORD_BYTES, content_of, patched_words, read_words, region_names, region_size
+from .sites import SHORT, Site, column_names, put, sites, value
+from .words import (
+    WORD_BYTES,
+    content_of,
+    patched_words,
+    read_words,
+    region_names,
+    region_size,
+    signed,
+    with_words,
+)
 
 FEW_WEIGHTS = 12
 FEW_WORDS = 32
 """Words at the start of a region that a weight may move to."""
 FEW_ENTRIES = 16
+SHAPES = tuple((width, read) for width in (16, 32, 48) for read in (16, 32, 48) if read <= width)
+"""num_bytes_per_token and read_bytes of small sources."""
 _STRUCTURE = ("write_offsets", "write_num_valid_reqs", "verify_num_valid", "enable")
 
 AnyStep = TypeVar("AnyStep", WriteStep, VerifyStep)
@@ -71,7 +83,7 @@ def trade(problem: Problem) -> None:
     """One thing plainer and one number different, until no such pair is simpler and fails."""
     while len(weights(problem.case)) <= FEW_WEIGHTS:
         case = problem.case
-        if not first(problem, _swapped_asserts(case)) and not first(problem, _trades(case)):
+        if not first(problem, chain(_swapped_asserts(case), _regrown(case), _trades(case))):
             return
 
 
@@ -97,10 +109,20 @@ def _pays(case: Case, weight: Place | None, number: int) -> Iterator[Case]:
 def _targets(case: Case) -> Iterator[Place]:
     numbers = [site for site in sites(case) if site.field not in _STRUCTURE]
     yield from reversed(numbers)
+    yield from _ends(case)
     for region in region_names(case):
         words = min(region_size(case, region) // WORD_BYTES, FEW_WORDS)
         taken = patched_words(content_of(case, region))
         yield from ((region, index) for index in range(words) if not taken.get(index))
+
+
+def _ends(case: Case) -> Iterator[Site]:
+    """The last numbers of columns that end in their fill."""
+    for number, step in enumerate(case.steps):
+        for name in column_names(step):
+            column = getattr(step, name)
+            if column.length > SHORT and not column.tail:
+                yield Site(number, name, column.length - 1)
 
 
 def _switched_off(case: Case) -> Iterator[Case]:
@@ -111,6 +133,27 @@ def _switched_off(case: Case) -> Iterator[Case]:
     for number, step in enumerate(case.steps):
         for plainer in plainer_steps(step):
             yield replace_step(case, number, plainer(step))
+
+
+def _regrown(case: Case) -> Iterator[Case]:
+    """Fewer sources of a larger shape, or fewer requests with a source that they had not."""
+    sources = case.real_kv_sources
+    for k in range(len(sources) if len(sources) > 1 else 0):
+        alone = cut_sources(case, [(0, k), (k + 1, len(sources))])
+        for width, read in SHAPES:
+            grown = plain_source(alone, width, read)
+            content = with_words(Content(), {0: 1})
+            yield replace(alone, real_kv_sources=(replace(grown, content=content),))
+            yield replace(alone, real_kv_sources=(grown,))
+    if sources:
+        return
+    hashed = replace(case, real_kv_sources=(plain_source(case, *SHAPES[0]),), real_kv_hash_mode=1)
+    for number, step in enumerate(case.steps):
+        if isinstance(step, WriteStep):
+            requests = step.write_seed_slot_indices.length
+            for fewer in dict.fromkeys((requests // 2, 1)):
+                if 0 < fewer < requests:
+                    yield replace_step(hashed, number, cut_requests(step, [(0, fewer)]))
 
 
 def _swapped_asserts(case: Case) -> Iterator[Case]:
@@ -130,75 +173,15 @@ def _swapped_asserts(case: Case) -> Iterator[Case]:
 
 
 def lower_pairs(problem: Problem) -> None:
-    """Two numbers down by the same amount."""
+    """Two numbers down by the same amount, modulo 2**64."""
     heavy = weights(problem.case)
-    if len(heavy) > FEW_WEIGHTS:
-        return
-    for one, other in combinations(heavy, 2):
-        first(problem, _lower_pair(problem.case, one, other))
+    if len(heavy) <= FEW_WEIGHTS:
+        for one, other in combinations(heavy, 2):
+            first(problem, _lower_pair(problem.case, one, other))
 
 
 def _lower_pair(case: Case, one: Place, other: Place) -> Iterator[Case]:
     a, b = read_place(case, one), read_place(case, other)
-    if a * b <= 0:
-        return
-    less = min(a, b, key=magnitude)
-    sign = 1 if less > 0 else -1
-    for amount in dict.fromkeys((less, less - sign, less - 2 * sign)):
-        if amount * sign > 0:
-            yield put_place(put_place(case, one, a - amount), other, b - amount)
-
-
-def sort_entries(problem: Problem) -> None:
-    """Neighbouring entries, and neighbouring requests, exchanged until they stand in order."""
-    for number in range(len(problem.case.steps)):
-        swapped = True
-        while swapped:
-            case = problem.case
-            swapped = first(
-                problem, (replace_step(case, number, s) for s in _exchanged(case.steps[number]))
-            )
-
-
-def _exchanged(step: Step) -> Iterator[Step]:
-    if isinstance(step, VerifyStep):
-        for index in range(_few(step.verify_slot_indices) - 1):
-            yield _permuted(step, VERIFY_COLUMNS, {index: index + 1, index + 1: index})
-    elif isinstance(step, WriteStep):
-        for index in range(_few(step.input_ids) - 1):
-            yield _permuted(step, ENTRY_COLUMNS, {index: index + 1, index + 1: index})
-        if _few(step.input_ids) == step.input_ids.length:
-            offsets = expand(step.write_offsets)
-            for request in range(_few(step.write_offsets) - 2):
-                yield from _exchanged_requests(step, offsets, request)
-
-
-def _few(column: Column) -> int:
-    """How many of a column's numbers take part."""
-    return min(column.length, FEW_ENTRIES) if column.length <= SHORT else 0
-
-
-def _exchanged_requests(
-    step: WriteStep, offsets: tuple[int, ...], request: int
-) -> Iterator[WriteStep]:
-    start, middle, stop = offsets[request : request + 3]
-    if not 0 <= start <= middle <= stop <= step.input_ids.length:
-        return
-    order = [*range(middle, stop), *range(start, middle)]
-    moved = _permuted(step, ENTRY_COLUMNS, dict(enumerate(order, start)))
-    seeds = _permuted(
-        moved, ("write_seed_slot_indices",), {request: request + 1, request + 1: request}
-    )
-    new = {request + 1: start + stop - middle}
-    yield replace(seeds, write_offsets=put_in_column(step.write_offsets, new))
-
-
-def _permuted(step: AnyStep, names: tuple[str, ...], origin: dict[int, int]) -> AnyStep:
-    """The columns with index i holding what index ``origin[i]`` held."""
-    changed = {}
-    for name in names:
-        column = getattr(step, name)
-        if column is not None:
-            found = expand(column)
-            changed[name] = put_in_column(column, {to: found[at] for to, at in origin.items()})
-    return replace(step, **changed)
+    amounts = (near + step for near in sorted((a, b), key=magnitude) for step in (0, 1, -1, 2, -2))
+    for amount in dict.fromkeys(amounts):
+        yield put_place(put_place(case, one, signed(a - amount)), other, signed(b - amount))

@@ -105,6 +105,14 @@ def value(case: Case, site: Site) -> int:
     return int(found.fill if site.at == FILL else number_at(found, site.at))
 
 
+def multiplicity(case: Case, site: Site) -> int:
+    """How many numbers of the case the site stands for: for a fill, those that it gives."""
+    if site.at != FILL:
+        return 1
+    column = getattr(case.steps[site.step], site.field)
+    return int(column.length - len(column.values) - len(column.tail))
+
+
 def number_at(column: Column, index: int) -> int:
     if index < len(column.values):
         return column.values[index]
@@ -132,7 +140,7 @@ def _changed(owner: Case | Step, fields: Mapping[str, Mapping[int, int]]) -> dic
 
 
 def put_in_column(column: Column, numbers: Mapping[int, int]) -> Column:
-    """The column with other numbers at some indices, which are explicit ones where it is long."""
+    """The column with other numbers at some indices: where it is long, spelt-out ones or the last."""
     if column.length <= SHORT:
         found = list(expand(column))
         for index, number in numbers.items():
@@ -144,6 +152,8 @@ def put_in_column(column: Column, numbers: Mapping[int, int]) -> Column:
             fill = number
         elif index < len(values):
             values[index] = number
+        elif index == column.length - 1 and not tail:
+            tail = [number]
         else:
             tail[index - column.length + len(tail)] = number
     return Column(values=tuple(values), length=column.length, fill=fill, tail=tuple(tail))

@@ -16,8 +16,8 @@
 constexpr u32 CHUNK_BYTES = 16;
 constexpr u32 TILE_CHUNKS = 8;
 constexpr u64 TILE_BYTES = TILE_CHUNKS * CHUNK_BYTES;
-constexpr u32 TILE_LOADS = WARP_LANES * TILE_CHUNKS / WARP_LANES;
 constexpr u32 ROWS_PER_LOAD = WARP_LANES / TILE_CHUNKS;
+constexpr u32 TILE_LOADS = WARP_LANES / ROWS_PER_LOAD;
 
 // Shared memory of one warp that folds.
 struct FoldSpace {
@@ -76,17 +76,30 @@ __device__ __forceinline__ u64 fold_heads(const KvCanary& canary, u64 slot) {
     return combined;
 }
 
+// One lane folds a token. A tile's worth of loads is under way before the first is needed.
+__device__ __forceinline__ u64 fold_token(const u8* bytes, u64 fold_bytes) {
+    u64 folded = 0;
+    for (u64 done = 0; done < fold_bytes; done += TILE_BYTES) {
+        ulonglong2 chunks[TILE_CHUNKS] = {};
+        KV_UNROLL
+        for (u32 c = 0; c < TILE_CHUNKS; ++c) {
+            if (done + c * CHUNK_BYTES < fold_bytes) chunks[c] = load_chunk(bytes + done + c * CHUNK_BYTES);
+        }
+        KV_UNROLL
+        for (u32 c = 0; c < TILE_CHUNKS; ++c) {
+            if (done + c * CHUNK_BYTES < fold_bytes) folded = fold_chunk(folded, chunks[c]);
+        }
+    }
+    return folded;
+}
+
 __device__ __forceinline__ u64 fold_spread(const KvCanary& canary, u64 slot, u32 lane_shift, u32 lane) {
     const u32 source = lane & ((1u << lane_shift) - 1);
     const u64 served = __shfl_sync(FULL_WARP, slot, lane >> lane_shift);
     u64 folded = 0;
     if (served != NO_SLOT && source < canary.num_sources) {
-        const u8* bytes = token_bytes(canary.sources[source], served);
         const u64 fold_bytes = canary.sources[source].fold_bytes;
-        KV_UNROLL_BY(8)
-        for (u64 offset = 0; offset < fold_bytes; offset += CHUNK_BYTES) {
-            folded = fold_chunk(folded, load_chunk(bytes + offset));
-        }
+        folded = fold_token(token_bytes(canary.sources[source], served), fold_bytes);
     }
     u64 combined = 0;
     for (u32 s = 0; s < canary.num_sources; ++s) {

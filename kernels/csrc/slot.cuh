@@ -16,8 +16,7 @@ constexpr u32 FULL_WARP = 0xFFFFFFFFu;
 constexpr u32 WARP_LANES = 32;
 constexpr u64 NO_SLOT = ~0ull;
 
-constexpr u32 FIELD_TOKEN = 0;
-constexpr u32 FIELD_POSITION = 1;
+// Token and position are fields 0 and 1, and always go together.
 constexpr u32 FIELD_PREV_HASH = 2;
 constexpr u32 FIELD_REAL_KV_HASH = 3;
 
@@ -44,20 +43,23 @@ __device__ __forceinline__ u64* slot_fields(const KvCanary& canary, u64 slot) {
     return reinterpret_cast<u64*>(canary.canary_buf + slot * canary.slot_stride_bytes);
 }
 
+// Two neighbouring fields, in one load where the slots are aligned for it.
+__device__ __forceinline__ ulonglong2 load_pair(const KvCanary& canary, const u64* fields) {
+    if (canary.wide_slots) return *reinterpret_cast<const ulonglong2*>(fields);
+    return make_ulonglong2(fields[0], fields[1]);
+}
+
 __device__ __forceinline__ Link load_link(const KvCanary& canary, u64 slot) {
     const u64* fields = slot_fields(canary, slot);
-    if (canary.wide_slots) {
-        const ulonglong2 pair = *reinterpret_cast<const ulonglong2*>(fields);
-        return Link{pair.x, pair.y, fields[FIELD_PREV_HASH]};
-    }
-    return Link{fields[FIELD_TOKEN], fields[FIELD_POSITION], fields[FIELD_PREV_HASH]};
+    const ulonglong2 pair = load_pair(canary, fields);
+    return Link{pair.x, pair.y, fields[FIELD_PREV_HASH]};
 }
 
 __device__ __forceinline__ u64 successor_hash(const Link& link) {
     return mix3(link.prev_hash, link.token, link.position);
 }
 
-// Two neighbouring fields, in one store where the slots are aligned for it.
+// The same for a store.
 __device__ __forceinline__ void store_pair(const KvCanary& canary, u64* fields, u64 first, u64 second) {
     if (canary.wide_slots) {
         *reinterpret_cast<ulonglong2*>(fields) = make_ulonglong2(first, second);

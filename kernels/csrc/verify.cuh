@@ -38,7 +38,8 @@ template <bool FOLDED>
 __device__ __forceinline__ void verify_entries(const VerifyLaunch& launch, u64 worker, u64 workers, u32 lane,
                                                FoldSpace* space) {
     const KvCanary& canary = launch.canary;
-    const FoldShape shape = FOLDED ? fold_shape(canary, launch.verify_capacity, workers) : FoldShape{false, 0};
+    const FoldShape shape =
+        FOLDED ? fold_shape(canary, launch.verify_capacity, workers) : FoldShape{false, 0};
     const u64 turn = shape.slots_per_warp();
     const u64 active = clamped_count(*launch.verify_num_valid, launch.verify_capacity);
     if (*launch.enable == 0) return;
@@ -56,10 +57,13 @@ __device__ __forceinline__ void verify_entries(const VerifyLaunch& launch, u64 w
         Found found{slot, {0, 0, 0}, 0, false};
         u64 stored_real_kv = 0;
         if (slot != NO_SLOT) {
-            found.link = load_link(canary, slot);
-            stored_real_kv = slot_fields(canary, slot)[FIELD_REAL_KV_HASH];
-            found.expected_hash =
-                expected_chain_hash(canary, launch.verify_prev_slot_indices[entry], found.link.prev_hash);
+            const u64* fields = slot_fields(canary, slot);
+            const ulonglong2 input = load_pair(canary, fields);
+            const ulonglong2 hashes = load_pair(canary, fields + FIELD_PREV_HASH);
+            const u64 previous = launch.verify_prev_slot_indices[entry];
+            found.link = Link{input.x, input.y, hashes.x};
+            found.expected_hash = expected_chain_hash(canary, previous, hashes.x);
+            stored_real_kv = hashes.y;
         }
         const u64 real_kv = FOLDED ? fold_warp(canary, slot, shape, lane, *space) : 0;
         found.real_kv_differs = stored_real_kv != real_kv;

@@ -233,7 +233,8 @@ __device__ __forceinline__ void fold_requests(const WriteLaunch& launch, u32 wor
         const u64 shift = request.begin - (sum - request.length);
         const FoldShape shape = fold_shape(canary, total, team);
         const u32 turn = shape.slots_per_warp();
-        for (u64 base = static_cast<u64>(member) * turn; base < total; base += static_cast<u64>(team) * turn) {
+        const u64 stride = static_cast<u64>(team) * turn;
+        for (u64 base = static_cast<u64>(member) * turn; base < total; base += stride) {
             const u64 place = base + lane;
             const u64 i = place + __shfl_sync(FULL_WARP, shift, lane_holding(place, sum));
             u64 slot = lane < turn && place < total ? launch.out_cache_loc[i] : NO_SLOT;

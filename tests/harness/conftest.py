@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from kv_canary_fuzz.harness.target import Target
 from kv_canary_fuzz.reference import scalar_model
-from kv_canary_fuzz.strategies.case import Case, Column, Edit, CorruptStep, Source, VerifyStep, WriteStep
+from kv_canary_fuzz.strategies.case import (
+    Case,
+    Column,
+    Edit,
+    CorruptStep,
+    Source,
+    VerifyStep,
+    WriteStep,
+)
 from kv_canary_fuzz.strategies.content import Content
 
 Defect = Callable[[Any], None]

@@ -39,29 +39,35 @@ def test_where_rows_are_stored(
 
 
 def test_rows_of_one_launch_may_stand_in_any_order() -> None:
-    assert list(ring_differences(0, [(0, rows(1, 2, 3))], rows(3, 1, 2))) == []
+    assert list(ring_differences(0, [(0, rows(1, 2, 3))], rows(3, 1, 2), 3)) == []
 
 
 def test_rows_of_an_earlier_launch_come_first() -> None:
-    swapped = list(ring_differences(0, [(0, rows(1)), (1, rows(2))], rows(2, 1)))
+    swapped = list(ring_differences(0, [(0, rows(1)), (1, rows(2))], rows(2, 1), 2))
     assert [difference.step for difference in swapped] == [0, 1]
 
 
 def test_a_full_ring_may_keep_any_of_the_rows() -> None:
-    assert list(ring_differences(0, [(0, rows(1, 2, 3))], rows(3, 1))) == []
+    assert list(ring_differences(0, [(0, rows(1, 2, 3))], rows(3, 1), 3)) == []
 
 
 def test_a_full_ring_may_not_keep_a_row_twice() -> None:
-    [difference] = ring_differences(0, [(0, rows(1, 2, 3))], rows(1, 1))
+    [difference] = ring_differences(0, [(0, rows(1, 2, 3))], rows(1, 1), 3)
     assert difference.extra == (tuple(rows(1)[0].tolist()),)
 
 
 def test_swapped_fields_are_seen_although_each_column_holds_the_same() -> None:
     found = rows(1, 2)
     found[:, 6] = found[::-1, 6].copy()
-    [difference] = ring_differences(0, [(0, rows(1, 2))], found)
+    [difference] = ring_differences(0, [(0, rows(1, 2))], found, 2)
     assert len(difference.missing) == len(difference.extra) == 2
 
 
 def test_rows_that_nothing_stored_to() -> None:
     assert untouched_positions(1, [(0, rows(1)), (1, rows(2))], 5) == [0, 3, 4]
+
+
+def test_a_row_that_was_never_appended_is_missing_and_what_stood_there_is_not_blamed() -> None:
+    [difference] = ring_differences(0, [(0, rows(1, 2))], rows(2, 99), 1)
+    assert difference.missing == (tuple(rows(1)[0].tolist()),)
+    assert difference.extra == ()

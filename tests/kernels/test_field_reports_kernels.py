@@ -162,7 +162,7 @@ def test_k4_fifth_source_is_refused(bench, kernel):
         else build_verify_launch(context, **verify_of([1]))
     )
 
-    with pytest.raises(ValueError, match="at most 4 RealKvSource entries supported .*, got 5"):
+    with pytest.raises(ValueError, match=r"at most 4 RealKvSource entries supported .*, got 5"):
         bench.run(launch)
 
     assert counts(context) == (0, 0)
@@ -488,5 +488,65 @@ def test_a_build_with_more_sources_follows_its_own_bound():
     kernels.launch_canary_write_kernel(**build_write_launch(eight, **chain([1, 2])).arguments())
 
     assert slot(eight, 2)[3] == fold_sources([d[:32] for d in data[:8]])
-    with pytest.raises(ValueError, match="at most 8 RealKvSource entries supported .*, got 9"):
+    with pytest.raises(ValueError, match=r"at most 8 RealKvSource entries supported .*, got 9"):
         kernels.launch_canary_write_kernel(**build_write_launch(nine, **chain([1])).arguments())
+
+
+def test_offsets_are_clamped_and_requests_judged_one_by_one(bench):
+    context = build_context(num_slots=8, device=bench.device)
+    launch = build_write_launch(
+        context,
+        write_offsets=[-5, 2, 2, 9, 3, 0],
+        write_seed_slot_indices=[-1, 0, 8, 2**62, -9],
+        input_ids=[1, 2, 3, 4],
+        positions=[5, 6, 7, 8],
+        out_cache_loc=[4, 5, 6, 7],
+    )
+
+    bench.run(launch)
+
+    assert counts(context) == (4, 1)
+    assert slot(context, 4) == (1, 5, HEAD, 0)
+    assert slot(context, 5) == (2, 6, mix3(HEAD, 1, 5), 0)
+    assert slot(context, 6) == (3, 7, HEAD, 0)
+    assert slot(context, 7) == (4, 8, mix3(HEAD, 3, 7), 0)
+
+
+def test_wild_slots_and_predecessors_on_verify(bench):
+    context = build_context(
+        num_slots=4,
+        canary_buf=stamps(*[(1, 0, 9, 0)] * 4),
+        violation_ring=[[POISON] * 8] * 4,
+        device=bench.device,
+    )
+    plan = verify_of(
+        [-1, 4, 2**62, -(2**63), 2, 3], verify_prev_slot_indices=[1, 1, 1, 1, 4, -(2**63)]
+    )
+
+    bench.run(build_verify_launch(context, **plan))
+
+    assert counts(context) == (6, 1)
+    assert context.violation_write_index.item() == 1
+    assert context.violation_ring[0].tolist() == [0, 3, 0, 1, -1, 9, signed(HEAD), 1]
+
+
+def test_positions_and_counters_wrap(bench):
+    context = build_context(
+        num_slots=4,
+        canary_buf=stamps(*[(1, 2**63 - 1, 9, 0)] * 4),
+        violation_ring=[[POISON] * 8] * 2,
+        slot_run_counter=2**63 - 1,
+        kernel_run_counter=2**63 - 1,
+        enable_chain_position_assert=-3,
+        device=bench.device,
+    )
+    values = chain([2, 3], positions=[-(2**63), 5]) | {"write_seed_slot_indices": [1]}
+
+    bench.run(build_write_launch(context, **values))
+
+    running = mix3(mix3(9, 1, 2**63 - 1), 10, -(2**63))
+    assert counts(context) == (-(2**63) + 1, -(2**63))
+    assert context.violation_write_index.item() == 1
+    assert context.violation_ring[0].tolist() == [
+        0, 3, 5, 11, 11, signed(running), -(2**63) + 1, 16,
+    ]  # fmt: skip

@@ -66,7 +66,7 @@ def test_part_of_a_warp_and_ended_lanes(run):
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
 def test_barrier_makes_every_order_give_the_same(run, seed):
-    expected = [threads_left for threads_left in reversed(range(128))] * 2
+    expected = list(reversed(range(128))) * 2
 
     assert run(10, blocks=2, threads=128, seed=seed) == expected
 

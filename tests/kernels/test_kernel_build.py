@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from kv_canary_fuzz.kernels import abi, emulated
+from kv_canary_fuzz.kernels import abi, emulated, gpu
 from kv_canary_fuzz.kernels.build import build_library, cache_folder
 from kv_canary_fuzz.kernels.errors import (
     CompileError,
@@ -32,7 +34,6 @@ from kv_canary_fuzz.reference.building import build_context, build_write_launch
 TINY = 'extern "C" int answer() { return 42; }\n'
 
 BUILD_AND_WRITE = """
-import sys
 from kv_canary_fuzz.kernels import emulated
 from kv_canary_fuzz.reference.building import build_context, build_write_launch
 context = build_context(num_slots=2)
@@ -40,7 +41,7 @@ launch = build_write_launch(context, write_offsets=[0, 1], write_seed_slot_indic
                             input_ids=[5], positions=[6], out_cache_loc=[1])
 kernels = emulated.build()
 kernels.launch_canary_write_kernel(**launch.arguments())
-print(context.canary_buf.view(-1).view(dtype=__import__("torch").int64).tolist()[4:6])
+print(context.canary_buf[1, ::8].tolist()[:2])
 """
 
 
@@ -183,7 +184,7 @@ def test_lanes_that_never_meet_raise_and_leave_the_build_usable():
 
     with pytest.raises(EmulationError, match="kv_canary_write_plain: block 0 cannot go on: thread"):
         one_write(kernels)
-    with pytest.raises(EmulationError, match="waits in __syncwarp at write.cuh"):
+    with pytest.raises(EmulationError, match=r"waits in __syncwarp at write\.cuh"):
         one_write(kernels)
 
 
@@ -195,10 +196,6 @@ def test_geometry_beyond_the_build_is_refused(emulated_build):
 
 
 def test_gpu_build_says_what_is_missing():
-    import torch
-
-    from kv_canary_fuzz.kernels import gpu
-
     if torch.version.cuda is not None:
         pytest.skip("this torch has CUDA")
     with pytest.raises(GpuUnavailable, match="torch sees no CUDA device"):
@@ -234,3 +231,24 @@ def test_source_compiles_for_a_gpu(architecture, max_sources, tmp_path):
 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count(" 0 bytes spill stores, 0 bytes spill loads") == len(abi.KERNELS)
+
+
+@pytest.mark.parametrize(("cuda", "extra"), [("12.8", "cuda12"), ("13.0", "cuda13")])
+def test_missing_cupy_names_the_extra(monkeypatch, cuda, extra):
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+
+    with pytest.raises(GpuUnavailable, match=rf"pip install kv-canary-fuzz\[{extra}\]"):
+        gpu.build()
+
+
+def test_cupy_newer_than_the_driver_names_the_extra(monkeypatch):
+    runtime = SimpleNamespace(runtimeGetVersion=lambda: 13000, driverGetVersion=lambda: 12080)
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+
+    with pytest.raises(GpuUnavailable, match=r"CUDA 13 and the driver supports 12: .*\[cuda12\]"):
+        gpu.build()

@@ -1,0 +1,88 @@
+"""Planted bugs, end to end: found, shrunk, written, replayed, explained, and blamed on the kernel."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from kv_canary_fuzz.harness.finish import shrink_to_file
+from kv_canary_fuzz.harness.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.opinion import who_stands_alone
+from kv_canary_fuzz.harness.reproducer import Reproducer, read_reproducer
+from kv_canary_fuzz.harness.target import Target
+from kv_canary_fuzz.harness.targets import load_target
+from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.kernels.planted import planted_bugs
+from kv_canary_fuzz.reports.case_text import case_text
+from kv_canary_fuzz.reports.verdict_text import verdict_text
+from kv_canary_fuzz.strategies.case import Case
+from rich.console import Console
+
+BATCH = 128
+MOST_CASES = 20_000
+MOST_BYTES = 4096
+
+SINGLE_FIELD = ("token_truncated", "wrong_fail_bit", "real_kv_unchecked", "skipped_counted")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def first_failing(target: Target, seed: int) -> Case:
+    fuzzer = Fuzzer(target)
+    for first in range(0, MOST_CASES, BATCH):
+        cases = fuzzer.generate(seed, range(first, first + BATCH), "all")
+        failing = fuzzer.failing(cases)
+        if failing:
+            return cases[failing[0]]
+    raise AssertionError(f"{target.name} not found in {MOST_CASES} cases of seed {seed}")
+
+
+def shrunk(target: Target, case: Case, path: Path) -> Reproducer:
+    found = Reproducer(
+        case=case,
+        signature=judge(case, target).signature,
+        target=target.name,
+        reference="torch",
+    )
+    return shrink_to_file(found, target, None, path, budget_seconds=60)
+
+
+def text_of(found: Reproducer, target: Target) -> str:
+    console = Console(file=StringIO(), width=1000)
+    console.print(case_text(found.case))
+    console.print(verdict_text(found.case, judge(found.case, target)))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("name", [bug.name for bug in planted_bugs()])
+def test_from_the_seed_to_the_explanation(name: str, tmp_path: Path) -> None:
+    target = load_target(f"planted:{name}")
+    path = tmp_path / "shrunk.kvcase.json"
+    small = shrunk(target, first_failing(target, seed=1), path)
+
+    replayed = read_reproducer(path)
+    assert replayed == small
+    assert path.stat().st_size <= MOST_BYTES
+    verdict = judge(replayed.case, target)
+    assert verdict.signature == small.signature
+    assert judge(replayed.case, load_target("emulated")).agrees
+    assert who_stands_alone(replayed.case, target, None).startswith(f"{target.name} stands alone")
+    explained = text_of(replayed, target)
+    assert verdict.signature in explained
+    assert verdict.mismatches[0].line() in explained
+
+
+@pytest.mark.parametrize("name", SINGLE_FIELD)
+def test_one_normal_form_from_twenty_seeds(name: str, tmp_path: Path) -> None:
+    target = load_target(f"planted:{name}")
+    forms = {
+        shrunk(target, first_failing(target, seed), tmp_path / f"{seed}.kvcase.json").case
+        for seed in range(20)
+    }
+    assert len(forms) == 1
