@@ -10,11 +10,12 @@ TEMPORARY_PREFIX = ".kv-canary-"
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write ``data`` beside ``path`` and rename it there, once it is on the disk.
 
-    Raises OSError; then ``path`` is as it was. What a killed process leaves behind has the prefix
-    and suffix above and is never read.
+    A file that is not ``durable`` outlives its process but perhaps not a power cut, and costs no
+    wait for the disk. Raises OSError; then ``path`` is as it was. What a killed process leaves
+    behind has the prefix and suffix above and is never read.
     """
     name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{TEMPORARY_SUFFIX}"
     temporary = path.with_name(name)
@@ -22,7 +23,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

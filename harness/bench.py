@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter
 
@@ -60,8 +61,8 @@ def reference_speed() -> list[str]:
     torch.set_num_threads(1)
     lines = []
     for count in (1, 64):
-        launches = _long_launches(count)
-        seconds = median(_timed(lambda: run_write_batch(launches)) for _ in range(ROUNDS))
+        work = partial(run_write_batch, _long_launches(count))
+        seconds = median(_timed(work) for _ in range(ROUNDS))
         entries = count * REQUESTS * TOKENS_PER_REQUEST
         lines.append(f"torch reference, {count} x ({_shape()}): {entries / seconds:,.0f} entries/s")
     return lines

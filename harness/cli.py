@@ -17,6 +17,7 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 from .bench import fast_path, reference_speed
 from .campaign import default_folder, fresh_seed, run_campaign, usable_cores
 from .finish import shrink_to_file
+from .opinion import who_stands_alone
 from .reproducer import Reproducer, ReproducerError, read_reproducer
 from .settings import DomainName, Settings
 from .target import Target, TargetError
@@ -42,7 +43,7 @@ ReplayTarget = Annotated[
 def run(
     target: TargetOption = "auto",
     reference: Annotated[str, typer.Option(help="What the target is compared with.")] = "torch",
-    domain: Annotated[str, typer.Option(help="valid, hardened, refused or all.")] = "all",
+    domain: Annotated[DomainName, typer.Option(help="What is generated.")] = DomainName.ALL,
     seconds: Annotated[float | None, typer.Option(help="End after this time.")] = None,
     cases: Annotated[int | None, typer.Option(help="End after this many cases.")] = None,
     seed: Annotated[int | None, typer.Option(help="The campaign's seed; fresh if absent.")] = None,
@@ -51,15 +52,13 @@ def run(
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
 ) -> None:
     """Fuzz a target; exit status 1 where something was found."""
-    if domain not in DomainName.__args__:  # type: ignore[attr-defined]
-        raise typer.BadParameter(f"{domain!r} is none of valid, hardened, refused, all")
     if seconds is None and cases is None:
         seconds = 60.0
     chosen = fresh_seed() if seed is None else seed
     settings = Settings(
         target=target,
         reference=reference,
-        domain=domain,  # type: ignore[arg-type]
+        domain=domain,
         seed=chosen,
         cases=cases,
         seconds=seconds,
@@ -73,10 +72,8 @@ def run(
 @app.command()
 def replay(file: FileArgument, target: ReplayTarget = "") -> None:
     """Run a reproducer; exit status 1 where the two sides differ."""
-    found, chosen, reference = _opened(file, target)
-    verdict = judge(found.case, chosen, reference)
-    Console().print(verdict_text(found.case, verdict), highlight=False)
-    raise typer.Exit(0 if verdict.agrees else 1)
+    agrees = _explain(Console(), *_opened(file, target))
+    raise typer.Exit(0 if agrees else 1)
 
 
 @app.command()
@@ -92,7 +89,7 @@ def show(file: FileArgument, target: ReplayTarget = "") -> None:
         markup=False,
     )
     console.print(case_text(found.case), highlight=False)
-    console.print(verdict_text(found.case, judge(found.case, chosen, reference)), highlight=False)
+    _explain(console, found, chosen, reference)
 
 
 @app.command()
@@ -139,6 +136,15 @@ def targets() -> None:
             state = f"no: {error}"
         table.add_row(name, what, state)
     Console().print(table, highlight=False, markup=False)
+
+
+def _explain(console: Console, found: Reproducer, target: Target, reference: Target | None) -> bool:
+    """Print where the two sides part and who stands alone; whether they agree."""
+    verdict = judge(found.case, target, reference)
+    console.print(verdict_text(found.case, verdict), highlight=False)
+    if not verdict.agrees:
+        console.print(who_stands_alone(found.case, target, reference), highlight=False)
+    return verdict.agrees
 
 
 def _opened(file: Path, target: str) -> tuple[Reproducer, Target, Target | None]:

@@ -19,7 +19,6 @@ from .comparison import differing_cases
 from .execution import Run, run_reference, run_target
 from .expectation import expectation_broken
 from .memory import Memory
-from .settings import DomainName
 from .target import Target
 
 
@@ -49,7 +48,7 @@ class Fuzzer:
         self._buffers = [allocate(0)] * 3
         self.stages = StageSeconds()
 
-    def generate(self, seed: int, indices: Iterable[int], domain: DomainName) -> list[Case]:
+    def generate(self, seed: int, indices: Iterable[int], domain: str) -> list[Case]:
         started = perf_counter()
         cases = [case_at(seed, index, domain) for index in indices]
         self.stages = self.stages.plus(StageSeconds(generate=perf_counter() - started))

@@ -17,6 +17,7 @@ from .check import CaseMismatch, assert_agrees, mismatch_within
 from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
 from .replay_item import ReproducerFile
 from .run_folder import CASE_SUFFIX
+from .settings import DomainName
 from .target import Target, TargetError
 from .targets import load_reference, load_target
 
@@ -28,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kv-canary", "fuzzing of kv-canary kernels")
     group.addoption("--kv-target", help="what is tested (default: the GPU's kernels or emulated)")
     group.addoption("--kv-reference", default="torch", help="what it is compared with")
-    group.addoption("--kv-domain", default="all", choices=["valid", "hardened", "refused", "all"])
+    group.addoption("--kv-domain", default="all", choices=[name.value for name in DomainName])
     group.addoption("--kv-seconds", type=float, help="length of the campaign")
     group.addoption("--kv-cases", type=int, help="number of cases of the campaign")
     group.addoption("--kv-seed", type=int, help="seed of the campaign")

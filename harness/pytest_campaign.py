@@ -18,7 +18,7 @@ from .campaign import default_folder, fresh_seed
 from .finish import finish, shrink_to_file
 from .provenance import describe
 from .run_folder import RunFolder
-from .settings import Settings, Shard
+from .settings import DomainName, Settings, Shard
 from .shard import run_batches, shard_batches
 from .tally import Tally
 from .targets import load_reference, load_target
@@ -26,7 +26,7 @@ from .verdict import Verdict, lines_of
 
 SHARDS = 8
 PULL_REQUEST_SEED = 1
-PULL_REQUEST_CASES = 100_000
+PULL_REQUEST_CASES = 150_000
 
 
 class CampaignPlan(Struct, frozen=True):
@@ -49,7 +49,7 @@ class CampaignPlan(Struct, frozen=True):
         settings = Settings(
             target=option.kv_target or "auto",
             reference=option.kv_reference,
-            domain=option.kv_domain,
+            domain=DomainName(option.kv_domain),
             seed=seed,
             cases=option.kv_cases if bounded else PULL_REQUEST_CASES,
             seconds=option.kv_seconds,

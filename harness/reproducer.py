@@ -93,7 +93,7 @@ def write_reproducer(path: Path, reproducer: Reproducer) -> None:
 
 def encode_reproducer(reproducer: Reproducer) -> bytes:
     """The bytes of the file."""
-    return json_text(msgspec.to_builtins(reproducer)).encode()
+    return json_text(msgspec.json.decode(msgspec.json.encode(reproducer))).encode()
 
 
 def _read(path: Path) -> bytes:

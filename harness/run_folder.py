@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -64,7 +65,7 @@ class RunFolder:
         """Say, before launching, what this process is about to run."""
         path = self._in_flight_path(os.getpid())
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.json.encode(batch))
+        write_atomically(path, msgspec.json.encode(batch), durable=False)
 
     def clear_in_flight(self) -> None:
         self._in_flight_path(os.getpid()).unlink(missing_ok=True)
@@ -96,8 +97,7 @@ class RunFolder:
         return [msgspec.json.decode(path.read_bytes(), type=InFlight) for path in paths]
 
     def clear_lost_batches(self) -> None:
-        for path in (self.root / "in-flight").glob("*.json"):
-            path.unlink()
+        shutil.rmtree(self.root / "in-flight", ignore_errors=True)
 
     def _in_flight_path(self, process: int) -> Path:
         return self.root / "in-flight" / f"{process}.json"

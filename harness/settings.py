@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-DomainName = Literal["valid", "hardened", "refused", "all"]
+
+class DomainName(StrEnum):
+    """What a campaign generates, as `strategies.grammar` names it."""
+
+    VALID = "valid"
+    HARDENED = "hardened"
+    REFUSED = "refused"
+    ALL = "all"
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -17,7 +25,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     target: str
     reference: str = "torch"
-    domain: DomainName = "all"
+    domain: DomainName = DomainName.ALL
     seed: Annotated[int, Meta(ge=0)] = 0
     cases: int | None = None
     seconds: float | None = None

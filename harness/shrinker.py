@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.classify import Domain, MalformedCase, check_case, classify
-from kv_canary_fuzz.strategies.order import complexity
+from kv_canary_fuzz.strategies.order import Complexity, complexity
 from kv_canary_fuzz.strategies.problem import Pass
 from kv_canary_fuzz.strategies.simplify import STAGES, canonical
 
@@ -50,7 +50,7 @@ class Gate:
 
     A candidate passes when it was not judged before, is well-formed and in a domain no wider than
     the first case's, is simpler than the present case, and still fails; in that order, so that
-    the predicate, which costs most, is asked last.
+    the predicate, which costs most, is asked last. A valid case is simpler than any other.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Gate:
         expired: Callable[[], bool],
     ) -> None:
         self._case = case
-        self._complexity = complexity(case)
+        self._size = _size(case)
         self._domains = NARROWER[classify(case)]
         self._still_fails = still_fails
         self._on_better = on_better
@@ -80,18 +80,18 @@ class Gate:
         digest = _digest(candidate)
         if digest in self._known:
             return False
-        size = complexity(candidate)
-        if size >= self._complexity:
-            return False
         self._known.add(digest)
         if not self._legal(candidate):
+            return False
+        size = _size(candidate)
+        if size >= self._size:
             return False
         if self._expired():
             raise OutOfBudget
         self.tries += 1
         if not self._still_fails(candidate):
             return False
-        self._case, self._complexity = candidate, size
+        self._case, self._size = candidate, size
         self.steps += 1
         self._on_better(candidate)
         return True
@@ -103,6 +103,10 @@ class Gate:
         except (msgspec.ValidationError, MalformedCase):
             return False
         return classify(candidate) in self._domains
+
+
+def _size(case: Case) -> tuple[bool, Complexity]:
+    return classify(case) is not Domain.VALID, complexity(case)
 
 
 def _digest(case: Case) -> bytes:

@@ -191,7 +191,7 @@ def _check_matrix(
         shape = f"[n, {'m' if columns is None else columns}]"
         raise _refusal(name, f"must have shape {shape}, got {list(tensor.shape)}")
     if tensor.device != device:
-        raise _refusal(name, f"must be on {device} like canary_buf, got {tensor.device}")
+        raise _refusal(name, f"must be on the device of canary_buf, got {tensor.device}")
     if tensor.data_ptr() % 8:
         raise _misaligned(name, tensor, 8)
 
@@ -214,7 +214,7 @@ def _check_vector(
     if tensor.shape != shape:
         raise _refusal(name, f"must have shape {list(shape)}, got {list(tensor.shape)}")
     if tensor.device != device:
-        raise _refusal(name, f"must be on {device} like canary_buf, got {tensor.device}")
+        raise _refusal(name, f"must be on the device of canary_buf, got {tensor.device}")
     alignment = dtype.itemsize
     if tensor.data_ptr() % alignment:
         raise _misaligned(name, tensor, alignment)
@@ -226,7 +226,7 @@ def _check_sources(context: VerifyOrWriteContext) -> None:
     for index, source in enumerate(context.real_kv_sources):
         tensor = source.tensor
         if tensor.device != device:
-            found = f"must be on {device} like canary_buf, got {tensor.device}"
+            found = f"must be on the device of canary_buf, got {tensor.device}"
             raise _refusal(_source_name(index), found)
         if tensor.data_ptr() % _SOURCE_ALIGNMENT:
             raise _misaligned(_source_name(index), tensor, _SOURCE_ALIGNMENT)

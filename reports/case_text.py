@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
 from kv_canary_fuzz.harness.differences import FIELDS
 from kv_canary_fuzz.harness.mismatch import step_kind
 from kv_canary_fuzz.harness.stamps import column_value
@@ -19,9 +23,6 @@ from kv_canary_fuzz.strategies.case import (
     WriteStep,
 )
 from kv_canary_fuzz.strategies.content import Content
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 MOST_ROWS = 40
 """Entries of a step that are shown; the file holds the rest."""

@@ -38,9 +38,10 @@ def live_line(console: Console, *, seconds: float | None, cases: int | None) -> 
 
     def show_plain(cases: int, findings: int, complete: bool) -> None:
         nonlocal printed
+        _, text = clock.read(cases, findings, complete)
         if monotonic() - printed >= PLAIN_SECONDS:
             printed = monotonic()
-            console.print(clock.read(cases, findings, complete)[1], highlight=False)
+            console.print(text, highlight=False)
 
     yield show_plain
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from kv_canary_fuzz.harness.differences import FIELDS, ROW_FIELDS
 from kv_canary_fuzz.harness.verdict import Verdict
 from kv_canary_fuzz.strategies.case import Case
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 MOST_MISMATCHES = 16
 MOST_LINES = 24

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from .case import Case, Column, CorruptStep, Fault, Flip, VerifyStep, WriteStep
-from .sites import multiplicity, sites, value
-from .words import content_of, patched_words, region_names
+from .columns import expand
+from .sites import CASE_SCALARS, NEUTRAL, SHORT, column_names, scalar_names
+from .words import Words, content_of, patched_words, region_names
 
 Complexity = tuple[Any, ...]
 
@@ -18,14 +19,16 @@ def complexity(case: Case) -> Complexity:
 
     First counts (steps, faults, requests, entries, edits, sources), then what is switched on, then
     bytes and geometry, then contents (zeros before a fill before a seed), then numbers: how many
-    are not neutral, how long they are, and where they stand.
+    are not neutral, how long they are, and where they stand; last where words of contents stand.
     """
+    words = [patched_words(content_of(case, region)) for region in region_names(case)]
     return (
         *_counts(case),
         *_switches(case),
         *_sizes(case),
-        *_contents(case),
+        *_contents(case, words),
         *_numbers(case),
+        _places(words),
         _edits(case),
         _faults(case),
         msgspec.json.encode(case),
@@ -86,9 +89,8 @@ def _sizes(case: Case) -> tuple[Any, ...]:
     )
 
 
-def _contents(case: Case) -> tuple[Any, ...]:
+def _contents(case: Case, words: list[Words]) -> tuple[Any, ...]:
     contents = [content_of(case, region) for region in region_names(case)]
-    words = [patched_words(content) for content in contents]
     every = [word for region in words for word in region.values() if word]
     return (
         sum(content.seed is not None for content in contents),
@@ -96,17 +98,32 @@ def _contents(case: Case) -> tuple[Any, ...]:
         len(every),
         sum(word.bit_length() for word in every),
         tuple((content.seed or 0, content.fill, len(content.patches)) for content in contents),
-        tuple(tuple((i, magnitude(word)) for i, word in region.items()) for region in words),
     )
 
 
+def _places(words: list[Words]) -> tuple[Any, ...]:
+    return tuple(tuple((i, magnitude(word)) for i, word in region.items()) for region in words)
+
+
 def _numbers(case: Case) -> tuple[Any, ...]:
-    placed = [(site, value(case, site) - site.neutral) for site in sites(case)]
-    away = [number for _, number in placed]
+    """How far numbers are from neutral, in the order of `sites`; a long column's fill is last."""
+    away = [getattr(case, name) for name in CASE_SCALARS]
+    repeats = 0
+    for step in case.steps:
+        away += [getattr(step, name) - NEUTRAL.get(name, 0) for name in scalar_names(step)]
+        for name in column_names(step):
+            column, neutral = getattr(step, name), NEUTRAL.get(name, 0)
+            if column.length <= SHORT:
+                spelt = expand(column)
+            else:
+                spelt = (*column.values, *column.tail, column.fill)
+                repeats += (column.length - len(spelt)) * (column.fill != neutral)
+            away += [number - neutral for number in spelt] if neutral else spelt
+    heavy = [number for number in away if number]
     return (
-        sum(multiplicity(case, site) for site, number in placed if number),
-        sum(number.bit_length() for number in away),
-        tuple(magnitude(number) for number in away),
+        len(heavy) + repeats,
+        sum(number.bit_length() for number in heavy),
+        tuple(map(magnitude, away)),
         sum(_spelled(case)),
     )
 

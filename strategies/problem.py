@@ -28,6 +28,7 @@ class Problem(Protocol):
 
 Pass = Callable[[Problem], None]
 
+FEW_SPANS = 128
 _SMALL = (0, 1, -1, 2, -2, 3)
 _EDGES = (
     *(2**bits for bits in (8, 16, 24, 31, 32, 40, 48, 56)),
@@ -49,12 +50,14 @@ def remove(spans: Sequence[Span], attempt: Callable[[list[Span]], bool]) -> None
 
     ``attempt`` is given spans, in the numbering of before the first removal, that are to be absent
     together with all those that it accepted earlier. A run of removable spans costs a number of
-    tries that is logarithmic in its length.
+    tries that is logarithmic in its length. Of more than FEW_SPANS no single ones are tried, since
+    a later call finds fewer.
     """
     kept = list(spans)
     gone: list[Span] = []
     size = len(kept)
-    while size:
+    finest = 1 if size <= FEW_SPANS else size * 2 // FEW_SPANS
+    while size >= finest:
         stop = len(kept)
         while stop > 0:
             start = max(0, stop - size)

@@ -20,7 +20,8 @@ from .sites import SLOT_COLUMNS
 from .words import WORD_BYTES, Words, patched_words, source_index, with_words
 
 Renumber = Callable[[int], int | None]
-"""The new number of a slot; None where the slot goes away."""
+"""A slot's new number: None where it goes away, NOWHERE where writes to it become skipped."""
+NOWHERE = -1
 
 
 class Frame(NamedTuple):
@@ -145,7 +146,7 @@ def _moved_offset(offset: int, old: Frame, new: Frame, renumber: Renumber) -> in
     slot, row, byte = old.split(offset)
     if slot is not None:
         slot = renumber(slot)
-        if slot is None:
+        if slot is None or slot == NOWHERE:
             return None
     return new.join(slot, row, byte)
 

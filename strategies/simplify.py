@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from .case import Case, CorruptStep, Step
 from .cuts import canonical_column
 from .problem import Pass, Problem
+from .simplify_bounds import into_bounds
 from .simplify_contents import plain_contents, zero_words
 from .simplify_edits import plain_edits, plain_faults
 from .simplify_history import absorb_history
@@ -42,6 +43,7 @@ __all__ = ["STAGES", "Pass", "Problem", "canonical"]
 
 STAGES: tuple[tuple[Pass, ...], ...] = (
     (
+        into_bounds,
         drop_steps,
         drop_faults,
         drop_slots,

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from .case import Case, Source
 from .problem import Problem, descend, first, least
-from .relabel import relabel, relayout, used_slots
+from .relabel import NOWHERE, relabel, relayout, used_slots
 from .words import RING, patched_words, put_content, replace_source, with_words
 
 FEW = 12
@@ -38,7 +38,7 @@ def _resized(case: Case, num_slots: int) -> Case:
 
 
 def lower_slots(problem: Problem) -> None:
-    """Each slot in use to the lowest number that it can have, also one that is in use already."""
+    """Each slot in use to the lowest number that it can have, also one in use, or to none."""
     for slot in sorted(used_slots(problem.case), reverse=True):
         if slot in used_slots(problem.case):
             _lower_slot(problem, slot)
@@ -48,16 +48,16 @@ def _lower_slot(problem: Problem, slot: int) -> None:
     case = problem.case
     used = used_slots(case)
     if len(used) <= FEW:
-        first(problem, (_renamed(case, used, slot, target) for target in range(slot)))
+        first(problem, (_renamed(case, used, slot, target) for target in (*range(slot), NOWHERE)))
     else:
         descend(slot, lambda target: problem.attempt(_renamed(case, used, slot, target)))
 
 
 def _renamed(case: Case, used: tuple[int, ...], slot: int, target: int) -> Case:
-    if not 0 <= target < case.num_slots:
+    if not NOWHERE <= target < case.num_slots:
         return case
     numbers = {**{number: number for number in used}, slot: target}
-    return relabel(case, numbers, max(numbers.values()) + 1)
+    return relabel(case, numbers, max(max(numbers.values()) + 1, 1))
 
 
 def shrink_stride(problem: Problem) -> None:

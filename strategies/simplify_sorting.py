@@ -28,10 +28,9 @@ def _exchanged_sources(case: Case) -> Iterator[Case]:
     sources = case.real_kv_sources
     for k in range(len(sources) - 1):
         one, other = sources[k : k + 2]
-        exchanged = (*sources[:k], other, one, *sources[k + 2 :])
-        yield replace(case, real_kv_sources=exchanged)
-        shapes = replace(case, real_kv_sources=exchanged)
-        yield relayout(case, lambda slot: slot, shapes)
+        exchanged = replace(case, real_kv_sources=(*sources[:k], other, one, *sources[k + 2 :]))
+        yield exchanged
+        yield relayout(case, lambda slot: slot, exchanged)
 
 
 def sort_entries(problem: Problem) -> None:

@@ -18,7 +18,7 @@ from .sites import ENTRY_COLUMNS, VERIFY_COLUMNS
 
 Item = TypeVar("Item")
 LEAVES: tuple[Leave, ...] = ("nothing", "before", "after")
-MANY = 4096
+MANY = 1024
 """Entries above which slots are not looked at one by one."""
 
 

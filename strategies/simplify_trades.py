@@ -93,6 +93,9 @@ def _trades(case: Case) -> Iterator[Case]:
         for lower in (neutral(weight), 1, -1):
             if magnitude(lower - neutral(weight)) < magnitude(number - neutral(weight)):
                 yield from _pays(put_place(case, weight, lower), weight, number)
+    for one, other in combinations(weights(case), 2) if len(weights(case)) <= 3 else ():
+        lighter = put_place(put_place(case, one, neutral(one)), other, neutral(other))
+        yield from _pays(lighter, None, 1)
     for lighter in _switched_off(case):
         yield from _pays(lighter, None, 1)
 

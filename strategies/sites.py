@@ -45,7 +45,8 @@ SLOT_COLUMNS = (
 TOKEN_COLUMNS = ("input_ids", "expected_input_tokens", "verify_expected_tokens")
 POSITION_COLUMNS = ("positions", "expected_input_positions", "verify_expected_positions")
 
-_NEUTRAL = {"write_seed_slot_indices": -1, "enable": 1}
+NEUTRAL = {"write_seed_slot_indices": -1, "enable": 1}
+"""The values that say least where that is not 0: no seed, enabled."""
 
 
 class Site(NamedTuple):
@@ -57,8 +58,7 @@ class Site(NamedTuple):
 
     @property
     def neutral(self) -> int:
-        """The value that says least: no seed, enabled, otherwise 0."""
-        return _NEUTRAL.get(self.field, 0)
+        return NEUTRAL.get(self.field, 0)
 
 
 def column_names(step: Step) -> tuple[str, ...]:
@@ -105,14 +105,6 @@ def value(case: Case, site: Site) -> int:
     return int(found.fill if site.at == FILL else number_at(found, site.at))
 
 
-def multiplicity(case: Case, site: Site) -> int:
-    """How many numbers of the case the site stands for: for a fill, those that it gives."""
-    if site.at != FILL:
-        return 1
-    column = getattr(case.steps[site.step], site.field)
-    return int(column.length - len(column.values) - len(column.tail))
-
-
 def number_at(column: Column, index: int) -> int:
     if index < len(column.values):
         return column.values[index]
@@ -140,7 +132,7 @@ def _changed(owner: Case | Step, fields: Mapping[str, Mapping[int, int]]) -> dic
 
 
 def put_in_column(column: Column, numbers: Mapping[int, int]) -> Column:
-    """The column with other numbers at some indices: where it is long, spelt-out ones or the last."""
+    """The column with other numbers; at indices spelt out, or the last, where it is long."""
     if column.length <= SHORT:
         found = list(expand(column))
         for index, number in numbers.items():

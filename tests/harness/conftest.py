@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from kv_canary_fuzz.harness.target import Target
 from kv_canary_fuzz.reference import scalar_model
 from kv_canary_fuzz.strategies.case import (
     Case,
     Column,
-    Edit,
     CorruptStep,
+    Edit,
     Source,
     VerifyStep,
     WriteStep,

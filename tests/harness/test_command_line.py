@@ -178,3 +178,24 @@ def test_targets_are_listed(tmp_path: Path) -> None:
     assert ran.returncode == 0
     for name in ("emulated", "cuda", "torch", "scalar", "sglang-reference"):
         assert name in ran.stdout
+
+
+def test_without_a_compiler_a_line_says_what_to_install(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PATH": str(tmp_path),
+        "CXX": "",
+        "KV_CANARY_FUZZ_CACHE": str(tmp_path / "cache"),
+    }
+    ran = subprocess.run(
+        [*ENTRY, "run", "--target", "emulated", "--seconds", "1"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    [line] = ran.stderr.splitlines()
+    assert "install" in line
+    assert "g++" in line

@@ -1,4 +1,4 @@
-"""Planted bugs, end to end: found, shrunk, written, replayed, explained, and blamed on the kernel."""
+"""Planted bugs, end to end: found, shrunk, written, replayed, explained, blamed on the kernel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
+
 from kv_canary_fuzz.harness.finish import shrink_to_file
 from kv_canary_fuzz.harness.fuzzer import Fuzzer
 from kv_canary_fuzz.harness.opinion import who_stands_alone
@@ -18,7 +20,6 @@ from kv_canary_fuzz.kernels.planted import planted_bugs
 from kv_canary_fuzz.reports.case_text import case_text
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 from kv_canary_fuzz.strategies.case import Case
-from rich.console import Console
 
 BATCH = 128
 MOST_CASES = 20_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from kv_canary_fuzz.harness.ring import (
     advance,
     ring_differences,

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
+
 from kv_canary_fuzz.harness.fuzzer import Fuzzer
 from kv_canary_fuzz.harness.target import Target
 from kv_canary_fuzz.harness.verdict import judge
 from kv_canary_fuzz.strategies.case import Case, Fault, Flip
 from kv_canary_fuzz.strategies.prng import case_at
-from msgspec.structs import replace
 
 BuildCase = Callable[..., Case]
 BuildTarget = Callable[..., Target]
@@ -56,7 +57,7 @@ def past_the_ring(context: Any) -> None:
     torch.as_strided(ring, (1,), (1,), ring.storage_offset() + ring.numel())[0] = 1
 
 
-def raises(context: Any) -> None:
+def raises(_: Any) -> None:
     raise RuntimeError("no")
 
 

@@ -280,7 +280,8 @@ def test_vector_of_another_rank(run, make, name):
 @either
 def test_device(run, make, name):
     launch = changed(make(), name, lambda tensor: tensor.to("meta"))
-    where = "have memory, got device" if name == "canary_buf" else "be on cpu like canary_buf, got"
+    home = "be on the device of canary_buf, got"
+    where = "have memory, got device" if name == "canary_buf" else home
 
     assert_refused(run, launch, f"{name} must {where} meta")
 
@@ -290,7 +291,7 @@ def test_source_device(run, make):
     launch = changed(make(), "real_kv_sources[0].tensor", lambda tensor: tensor.to("meta"))
 
     assert_refused(
-        run, launch, "real_kv_sources[0].tensor must be on cpu like canary_buf, got meta"
+        run, launch, "real_kv_sources[0].tensor must be on the device of canary_buf, got meta"
     )
 
 

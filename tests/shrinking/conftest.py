@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from kv_canary_fuzz.harness.layout import lay_out
 from kv_canary_fuzz.harness.target import Target, target_of
 from kv_canary_fuzz.harness.verdict import judge
