@@ -7,7 +7,7 @@ import numpy as np
 from .arena import Batch, Bytes
 from .execution import Run
 from .outcome import Rows
-from .ring import advance, ring_differences, untouched_positions
+from .ring import Appended, advance, ring_differences, untouched_positions
 
 
 def differing_cases(
@@ -56,14 +56,14 @@ def _only_row_order(
     start = batch.bases[case] + ring.offset
     before = ring_rows(expected, start, ring.size)
     after = ring_rows(found, start, ring.size)
-    index = batch.cases[case].violation_write_index
-    untouched = untouched_positions(index, produced, len(after))
-    if not np.array_equal(before[untouched], after[untouched]):
-        return False
-    final = index
+    index = final = batch.cases[case].violation_write_index
     for _, rows in produced:
         final = advance(final, len(rows))
-    return next(ring_differences(index, produced, after, final), None) is None
+    appended = Appended(before, index, produced, final)
+    untouched = untouched_positions(appended)
+    if not np.array_equal(before[untouched], after[untouched]):
+        return False
+    return next(ring_differences(appended, after), None) is None
 
 
 def ring_rows(buffer: Bytes, start: int, size: int) -> Rows:

@@ -14,7 +14,7 @@ from .comparison import ring_rows
 from .layout import Layout
 from .mismatch import Mismatch, Rank, bits_text
 from .outcome import Rows
-from .ring import RingDifference, Row, ring_differences, untouched_positions
+from .ring import Appended, RingDifference, Row, ring_differences, untouched_positions
 from .stamps import Stamp, stamps
 
 FIELDS = ("token", "position", "prev_hash", "real_kv_hash")
@@ -41,13 +41,15 @@ def differences(
     case: Case,
     layout: Layout,
     produced: list[tuple[int, Rows]],
+    initial: Bytes,
     expected: Bytes,
     found: Bytes,
 ) -> Iterator[Mismatch]:
     """Differences between the two buffers of ``case`` after the last step of ``produced``.
 
-    ``produced`` holds the reference's rows of every step so far. Guards, inputs and everything
-    else that a launch must leave alone are looked at like the rest.
+    ``produced`` holds the reference's rows of every step so far, ``initial`` the bytes before the
+    first. Guards, inputs and everything else that a launch must leave alone are looked at like the
+    rest.
     """
     step = produced[-1][0]
     offsets = np.flatnonzero(expected != found)
@@ -67,9 +69,13 @@ def differences(
         if region == "canary_buf":
             yield from _stamp_differences(case, step, inside, *sides)
         elif region == "violation_ring":
-            offset, _ = layout.regions["violation_write_index"]
-            final = int(found[offset : offset + 4].view(np.int32)[0])
-            yield from _ring_differences(case, produced, final, *sides)
+            appended = Appended(
+                ring_rows(initial, start, size),
+                case.violation_write_index,
+                produced,
+                _write_index(layout, found),
+            )
+            yield from _ring_differences(appended, *sides)
         elif region in _COUNTERS:
             yield _counter_difference(region, *sides)
         else:
@@ -140,18 +146,20 @@ def _hash_text(value: int) -> str:
     return f"0x{value % 2**64:016x}"
 
 
-def _ring_differences(
-    case: Case, produced: list[tuple[int, Rows]], final: int, expected: Bytes, found: Bytes
-) -> Iterator[Mismatch]:
+def _write_index(layout: Layout, data: Bytes) -> int:
+    offset, size = layout.regions["violation_write_index"]
+    return int(data[offset : offset + size].view(np.int32)[0])
+
+
+def _ring_differences(appended: Appended, expected: Bytes, found: Bytes) -> Iterator[Mismatch]:
     before, after = ring_rows(expected, 0, expected.size), ring_rows(found, 0, found.size)
-    index = case.violation_write_index
-    for difference in ring_differences(index, produced, after, final):
+    for difference in ring_differences(appended, after):
         yield from _row_differences(difference)
-    for position in untouched_positions(index, produced, len(after)):
+    for position in untouched_positions(appended):
         if not np.array_equal(before[position], after[position]):
             yield Mismatch(
                 rank=Rank.ROW,
-                order=(1, position),
+                order=(2, position),
                 kind="violation_ring.untouched",
                 place=f"violation_ring[{position}], which no launch stores to",
                 expected=row_text(tuple(before[position].tolist())),
@@ -162,6 +170,17 @@ def _ring_differences(
 
 
 def _row_differences(difference: RingDifference) -> Iterator[Mismatch]:
+    for position in difference.unstored[:MOST_DIFFERENCES]:
+        yield Mismatch(
+            rank=Rank.ROW,
+            order=(1, difference.step, position),
+            kind="violation_ring.unstored",
+            place=f"violation_ring[{position}]",
+            expected="a row, since the write index counts it",
+            found="what was there before",
+            region="violation_ring",
+            offset=position * len(ROW_FIELDS) * 8,
+        )
     for number, (wanted, given) in enumerate(_paired(difference)[:MOST_DIFFERENCES]):
         slot, position = (wanted or given or (0,) * len(ROW_FIELDS))[1:3]
         yield Mismatch(
@@ -188,7 +207,7 @@ def _paired(difference: RingDifference) -> list[tuple[Row | None, Row | None]]:
             missing.remove(row)
             extra.remove(other)
             pairs.append((row, other))
-    if not difference.full:
+    if not difference.full and not difference.unstored:
         pairs += [(row, None) for row in missing]
     return pairs + [(None, other) for other in extra]
 

@@ -91,22 +91,26 @@ def judge(case: Case, target: Target, reference: Target | None = None) -> Verdic
     """
     verdict, appended = _judge(case, target, reference)
     ranks = {mismatch.rank for mismatch in verdict.mismatches}
-    if Rank.INDEX not in ranks or ranks & {Rank.EXCEPTION, Rank.STAMP, Rank.ROW}:
+    if not ranks & {Rank.ROW, Rank.INDEX} or ranks & {Rank.EXCEPTION, Rank.STAMP}:
         return verdict
-    roomy = replace(
-        case,
-        ring_capacity=2 * appended + SPARE_ROWS,
-        violation_write_index=0,
-        violation_ring=POISON,
-    )
+    if 0 <= case.violation_write_index <= case.ring_capacity - appended - SPARE_ROWS:
+        return verdict
+    room = 2 * appended + 2 * SPARE_ROWS
+    roomy = replace(case, ring_capacity=room, violation_write_index=0, violation_ring=POISON)
     seen, _ = _judge(roomy, target, reference)
-    rows = [m for m in seen.mismatches if m.rank is Rank.ROW and seen.step == verdict.step]
+    rows = [mismatch for mismatch in seen.mismatches if mismatch.rank is Rank.ROW]
     if not rows:
         return verdict
-    lost = [replace(m, place=f"{m.place}, had the ring room", region="") for m in rows]
-    ordered = tuple(first_cause([*lost, *verdict.mismatches]))
-    signature = signature_of(case.steps[verdict.step], ordered[0])
+    known = {mismatch.line() for mismatch in verdict.mismatches}
+    lost = [m if m.line() in known else _with_room(m, seen.step) for m in rows]
+    rest = [mismatch for mismatch in verdict.mismatches if mismatch.rank is not Rank.ROW]
+    ordered = tuple(first_cause([*lost, *rest]))
+    signature = signature_of(case.steps[seen.step], ordered[0])
     return dataclasses.replace(verdict, mismatches=ordered, signature=signature)
+
+
+def _with_room(mismatch: Mismatch, step: int) -> Mismatch:
+    return replace(mismatch, place=f"{mismatch.place} (step {step}, had the ring room)")
 
 
 def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdict, int]:
@@ -115,6 +119,7 @@ def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdic
     model = Side(case, None)
     left = Side(case, reference) if reference else model
     right = Side(case, target)
+    initial = left.bytes().copy()
     known = expected_bits(case)
     produced: list[tuple[int, Rows]] = []
     number, found = -1, list[Mismatch]()
@@ -126,7 +131,7 @@ def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdic
         found = [
             *_exception_mismatch(left_raised, right_raised),
             *expectation_mismatch(known[number], produced[-1][1]),
-            *differences(case, layout, produced, left.bytes(), right.bytes()),
+            *differences(case, layout, produced, initial, left.bytes(), right.bytes()),
         ]
         if found:
             break

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kv_canary_fuzz.reference.consts import VIOLATION_FIELDS as ROW_WORDS
+
 from .case import Case, Source
 from .problem import Problem, descend, first, least
 from .relabel import NOWHERE, relabel, relayout, used_slots
@@ -70,15 +72,30 @@ def shrink_stride(problem: Problem) -> None:
 
 
 def shrink_ring(problem: Problem) -> None:
+    """Fewer rows: those before the write index, which moves along, and those behind."""
+    case = problem.case
+    ahead = min(case.violation_write_index, case.ring_capacity)
+    least(0, ahead, lambda kept: problem.attempt(_without_leading_rows(case, ahead - kept)))
     case = problem.case
     least(0, case.ring_capacity, lambda rows: problem.attempt(_with_ring(case, rows)))
 
 
 def _with_ring(case: Case, rows: int) -> Case:
-    kept = {i: w for i, w in patched_words(case.violation_ring).items() if i < 8 * rows}
+    kept = {i: w for i, w in patched_words(case.violation_ring).items() if i < ROW_WORDS * rows}
     return put_content(
         replace(case, ring_capacity=rows), RING, with_words(case.violation_ring, kept)
     )
+
+
+def _without_leading_rows(case: Case, rows: int) -> Case:
+    words = patched_words(case.violation_ring).items()
+    kept = {i - ROW_WORDS * rows: word for i, word in words if i >= ROW_WORDS * rows}
+    moved = replace(
+        case,
+        ring_capacity=case.ring_capacity - rows,
+        violation_write_index=case.violation_write_index - rows,
+    )
+    return put_content(moved, RING, with_words(case.violation_ring, kept))
 
 
 def shrink_sources(problem: Problem) -> None:
