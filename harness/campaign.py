@@ -7,6 +7,7 @@ import random
 from datetime import datetime
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from kv_canary_fuzz.reports.live import live_line
@@ -27,7 +28,7 @@ def run_campaign(settings: Settings, root: Path, workers: int, console: Console)
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
     a TargetError before any worker starts.
     """
-    load_target(settings.target)
+    settings = with_named_target(settings)
     load_reference(settings.reference)
     folder = RunFolder(root)
     with live_line(console, seconds=settings.seconds, cases=settings.cases) as show:
@@ -40,6 +41,11 @@ def run_campaign(settings: Settings, root: Path, workers: int, console: Console)
     for line in summary_lines(summary, str(root)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return summary
+
+
+def with_named_target(settings: Settings) -> Settings:
+    """The settings with the target that ``auto`` stands for. Raises TargetError."""
+    return replace(settings, target=load_target(settings.target).name)
 
 
 def fresh_seed() -> int:
