@@ -16,9 +16,10 @@ from kv_canary_fuzz.reports.summary_text import summary_lines
 from .crew import run_crew
 from .finish import finish
 from .run_folder import RunFolder
-from .settings import Settings
+from .settings import DomainName, Settings
 from .summary import Summary
 from .tally import Tally
+from .target import CLAIMABLE
 from .targets import load_reference, load_target
 
 
@@ -28,7 +29,7 @@ def run_campaign(settings: Settings, root: Path, workers: int, console: Console)
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
     a TargetError before any worker starts.
     """
-    settings = with_named_target(settings)
+    settings = settled(settings)
     load_reference(settings.reference)
     folder = RunFolder(root)
     with live_line(console, seconds=settings.seconds, cases=settings.cases) as show:
@@ -43,9 +44,13 @@ def run_campaign(settings: Settings, root: Path, workers: int, console: Console)
     return summary
 
 
-def with_named_target(settings: Settings) -> Settings:
-    """The settings with the target that ``auto`` stands for. Raises TargetError."""
-    return replace(settings, target=load_target(settings.target).name)
+def settled(settings: Settings) -> Settings:
+    """The settings with target and domain decided. Raises TargetError."""
+    target = load_target(settings.target)
+    domain = settings.domain
+    if domain is DomainName.CLAIMED:
+        domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
+    return replace(settings, target=target.name, domain=domain)
 
 
 def fresh_seed() -> int:

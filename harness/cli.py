@@ -43,7 +43,7 @@ ReplayTarget = Annotated[
 def run(
     target: TargetOption = "auto",
     reference: Annotated[str, typer.Option(help="What the target is compared with.")] = "torch",
-    domain: Annotated[DomainName, typer.Option(help="What is generated.")] = DomainName.ALL,
+    domain: Annotated[DomainName, typer.Option(help="What is generated.")] = DomainName.CLAIMED,
     seconds: Annotated[float | None, typer.Option(help="End after this time.")] = None,
     cases: Annotated[int | None, typer.Option(help="End after this many cases.")] = None,
     seed: Annotated[int | None, typer.Option(help="The campaign's seed; fresh if absent.")] = None,

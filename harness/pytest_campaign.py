@@ -14,7 +14,7 @@ from kv_canary_fuzz.reports.summary_text import summary_lines
 from kv_canary_fuzz.strategies.case import Case
 
 from .atomic_file import write_atomically
-from .campaign import default_folder, fresh_seed, with_named_target
+from .campaign import default_folder, fresh_seed, settled
 from .finish import finish, shrink_to_file
 from .provenance import describe
 from .run_folder import RunFolder
@@ -59,7 +59,7 @@ class CampaignPlan(Struct, frozen=True):
 
     def shrink(self, case: Case, verdict: Verdict) -> Path:
         """Shrink a case that a test of another kind found, and write it."""
-        settings = with_named_target(self.settings)
+        settings = settled(self.settings)
         original = describe(settings, case, -1, verdict.signature, lines_of(verdict))
         path = RunFolder(Path(self.root)).reproducer_path(verdict.signature)
         target = load_target(self.settings.target)
@@ -77,7 +77,7 @@ class ShardTest:
 
     def run(self) -> None:
         """Fuzz the shard; its tally is left in the run's folder, and a finding fails the test."""
-        settings = with_named_target(self._plan.settings)
+        settings = settled(self._plan.settings)
         if settings.seconds is not None:
             workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
             share = settings.seconds * min(workers, SHARDS) / SHARDS
@@ -107,5 +107,5 @@ def finish_plan(plan: CampaignPlan) -> list[str]:
     whole = Tally()
     for tally in tallies:
         whole.add(tally)
-    summary = finish(with_named_target(plan.settings), folder, whole, tell=lambda _: None)
+    summary = finish(settled(plan.settings), folder, whole, tell=lambda _: None)
     return summary_lines(summary, plan.root)
