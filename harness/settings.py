@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 
 class DomainName(StrEnum):
-    """What a campaign generates, as `strategies.grammar` names it; first, what the target claims."""
+    """What a campaign generates: what the target claims, or a domain of the grammar."""
 
     CLAIMED = "claimed"
     VALID = "valid"
