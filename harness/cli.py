@@ -17,6 +17,8 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 from .bench import fast_path, reference_speed
 from .campaign import default_folder, fresh_seed, run_campaign, usable_cores
 from .finish import shrink_to_file
+from .gpu_bench import BenchError
+from .gpu_report import report_gpu_bench
 from .opinion import who_stands_alone
 from .reproducer import Reproducer, ReproducerError, read_reproducer
 from .settings import DomainName, Settings
@@ -118,9 +120,15 @@ def bench(
     target: TargetOption = "emulated",
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
     batches: Annotated[int, typer.Option(help="Batches of 128 cases.")] = 60,
+    shuffled: Annotated[bool, typer.Option(help="On a GPU: slots in random order.")] = False,
+    json: Annotated[Path | None, typer.Option(help="On a GPU: a file for the figures.")] = None,
 ) -> None:
-    """Measure cases per second, the split by stage, and the reference's entries per second."""
-    for line in (*fast_path(load_target(target), seed=seed, batches=batches), *reference_speed()):
+    """Measure a target: on a GPU its launches one by one, elsewhere cases per second."""
+    chosen = load_target(target)
+    if chosen.device == "cuda":
+        report_gpu_bench(chosen, Console(width=120), shuffled=shuffled, json_file=json)
+        return
+    for line in (*fast_path(chosen, seed=seed, batches=batches), *reference_speed()):
         typer.echo(line)
 
 
@@ -156,6 +164,6 @@ def main() -> None:
     """The console script: errors that are the caller's are one line and exit status 2."""
     try:
         app()
-    except (TargetError, ReproducerError) as error:
+    except (TargetError, ReproducerError, BenchError) as error:
         print(error, file=sys.stderr)
         sys.exit(USAGE_ERROR)
