@@ -139,10 +139,11 @@ def _field_text(data: Bytes, field: int) -> str:
     if field >= consts.CANARY_FIELDS_PER_SLOT:
         return bytes(data).hex()
     value = int(data.view(np.int64)[0])
-    return str(value) if field < consts.CANARY_FIELD_PREV_HASH else _hash_text(value)
+    return str(value) if field < consts.CANARY_FIELD_PREV_HASH else hash_text(value)
 
 
-def _hash_text(value: int) -> str:
+def hash_text(value: int) -> str:
+    """An int64 hash as it is written everywhere."""
     return f"0x{value % 2**64:016x}"
 
 
@@ -166,11 +167,14 @@ def _ring_differences(appended: Appended, expected: Bytes, found: Bytes) -> Iter
                 found=row_text(tuple(after[position].tolist())),
                 region="violation_ring",
                 offset=position * before.shape[1] * 8,
+                rows=(tuple(before[position].tolist()), tuple(after[position].tolist())),
             )
 
 
 def _row_differences(difference: RingDifference) -> Iterator[Mismatch]:
+    lost = iter(difference.missing)
     for position in difference.unstored[:MOST_DIFFERENCES]:
+        wanted = next(lost, None)
         yield Mismatch(
             rank=Rank.ROW,
             order=(1, difference.step, position),
@@ -180,6 +184,7 @@ def _row_differences(difference: RingDifference) -> Iterator[Mismatch]:
             found="what was there before",
             region="violation_ring",
             offset=position * len(ROW_FIELDS) * 8,
+            rows=(wanted, None) if wanted else None,
         )
     for number, (wanted, given) in enumerate(_paired(difference)[:MOST_DIFFERENCES]):
         slot, position = (wanted or given or (0,) * len(ROW_FIELDS))[1:3]
@@ -191,6 +196,7 @@ def _row_differences(difference: RingDifference) -> Iterator[Mismatch]:
             expected=row_text(wanted),
             found=row_text(given),
             region="violation_ring",
+            rows=(wanted, given),
         )
 
 
@@ -230,11 +236,19 @@ def row_text(row: Row | None) -> str:
     """A violation row with its fields named; ``no row`` for None."""
     if row is None:
         return "no row"
-    values = dict(zip(ROW_FIELDS, row, strict=True))
-    texts = {name: str(value) for name, value in values.items()}
-    texts["stored_chain_hash"] = _hash_text(values["stored_chain_hash"])
-    texts["fail_reason_bits"] = bits_text(values["fail_reason_bits"])
-    return ", ".join(f"{name} {text}" for name, text in texts.items())
+    return ", ".join(
+        f"{name} {text}" for name, text in zip(ROW_FIELDS, row_values(row), strict=True)
+    )
+
+
+def row_values(row: Row) -> tuple[str, ...]:
+    """The fields of a violation row as text, in the order of ROW_FIELDS."""
+    texts = [str(value) for value in row]
+    texts[ROW_FIELDS.index("stored_chain_hash")] = hash_text(
+        row[ROW_FIELDS.index("stored_chain_hash")]
+    )
+    texts[-1] = bits_text(row[-1])
+    return tuple(texts)
 
 
 def _counter_difference(region: str, expected: Bytes, found: Bytes) -> Mismatch:
