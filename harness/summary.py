@@ -149,7 +149,7 @@ def read_summary(path: Path) -> Summary:
 
 def run_schema() -> dict[str, Any]:
     """The JSON schema of ``run.json``."""
-    schema = msgspec.json.schema(Summary)
+    schema: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Summary)))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A run of kv-canary-fuzz (run.json)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ class Outline(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
+        self.parts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.append((tag, dict(attrs)))
@@ -46,7 +47,11 @@ class Outline(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] != "style":
-            self.text += data
+            self.parts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
 
 
 def parse(page: str) -> Outline:
@@ -72,7 +77,7 @@ def test_the_page_can_be_read_aloud(run_root: Path) -> None:
     levels = [int(tag[1]) for tag, _ in outline.seen if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b - a <= 1 for a, b in pairwise(levels))
     names = [tag for tag, _ in outline.seen]
     assert names.count("caption") == names.count("table") > 0
     pictures = [attrs for tag, attrs in outline.seen if tag == "svg"]
@@ -112,7 +117,7 @@ WRECKED = Target(name="wrecked", device="cpu", write=wreck, verify=wreck)
 
 
 @pytest.fixture(scope="module")
-def drawn(run_summary: Summary) -> list[tuple[Case, Explanation]]:
+def drawn() -> list[tuple[Case, Explanation]]:
     """Explanations of many cases that differ in every way."""
     collected: list[tuple[Case, Explanation]] = []
 

@@ -69,7 +69,11 @@ def test_a_finding_has_its_files(run_root: Path, run_summary: Summary) -> None:
     folder = run_root / finding.folder
     assert folder.name == slug(finding.signature)
     names = {path.name for path in folder.iterdir()}
-    assert {"shrunk.kvcase.json", "reproduce.py", f"case-{finding.first_index}.kvcase.json"} <= names
+    assert {
+        "shrunk.kvcase.json",
+        "reproduce.py",
+        f"case-{finding.first_index}.kvcase.json",
+    } <= names
     assert (folder / "reproduce.py").read_text() == finding.script
 
 
