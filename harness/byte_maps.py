@@ -99,7 +99,7 @@ def _row_map(verdict: Verdict) -> ByteMap | None:
     for wanted, given in pairs[:MOST_LINES]:
         row = wanted or given
         assert row is not None
-        lines.append(ByteLine(f"row for slot {row[1]}", _row_hex(wanted), _row_hex(given)))
+        lines.append(ByteLine(f"slot {row[1]}", _row_hex(wanted), _row_hex(given)))
     more = max(0, len(pairs) - MOST_LINES)
     return ByteMap("violation rows", "row", groups, tuple(lines), more)
 

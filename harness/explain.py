@@ -59,7 +59,7 @@ def explain(case: Case, verdict: Verdict) -> Explanation:
         headline=_headline(case, cause, f"step {verdict.step} ({step})"),
         meaning=_meaning(case, cause),
         differences=tuple(
-            Difference(m.kind, m.place, m.expected, m.found)
+            Difference(m.kind, m.place, *_sides_text(m))
             for m in verdict.mismatches[:MOST_DIFFERENCES]
         ),
         more=max(0, len(verdict.mismatches) - MOST_DIFFERENCES),
@@ -67,6 +67,16 @@ def explain(case: Case, verdict: Verdict) -> Explanation:
         chain=chain_of(case, verdict),
         rows=_row_table(verdict),
     )
+
+
+def _sides_text(mismatch: Mismatch) -> tuple[str, str]:
+    """What was expected and found; of two rows the fields that differ, since the rest is alike."""
+    if mismatch.rows is None or None in mismatch.rows:
+        return mismatch.expected, mismatch.found
+    values = [row_values(row) for row in mismatch.rows if row is not None]
+    wrong = [k for k, name in enumerate(ROW_FIELDS) if values[0][k] != values[1][k]]
+    expected, found = (", ".join(f"{ROW_FIELDS[k]} {v[k]}" for k in wrong) for v in values)
+    return expected, found
 
 
 def _headline(case: Case, cause: Mismatch, step: str) -> str:

@@ -8,7 +8,7 @@ from kv_canary_fuzz.harness.coverage import PairMatrix
 from kv_canary_fuzz.harness.explanation import ByteGroup, ByteLine, ByteMap
 
 CELL_WIDTH, CELL_HEIGHT = 18, 20
-GUTTER = 138
+GUTTER = 158
 GROUP_GAP = 12
 HEADER = 44
 LINE_GAP = 8

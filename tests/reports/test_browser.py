@@ -121,7 +121,7 @@ def test_the_report_is_whole_at_any_width(
     seen = Values(dom)
     assert seen.measured["inner"] == str(width)
     assert int(seen.measured["scroll"]) <= width
-    shown = "narrow" if width < 840 else "wide"
+    shown = "narrow" if width < 900 else "wide"
     hidden = "wide" if shown == "narrow" else "narrow"
     assert int(seen.measured[shown]) > 0
     assert seen.measured[hidden] == "0"
