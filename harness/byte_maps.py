@@ -11,10 +11,11 @@ from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.strategies.case import Case, WriteStep
 
 from .arena import Bytes
-from .differences import FIELDS, ROW_FIELDS
+from .differences import FIELDS
 from .explanation import ByteGroup, ByteLine, ByteMap
 from .layout import Region
 from .mismatch import Mismatch, Rank
+from .row_differences import ROW_FIELDS
 from .stamps import stamps
 from .verdict import Verdict
 

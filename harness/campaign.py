@@ -6,6 +6,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from kv_canary_fuzz.reports.live import Live, live_line
@@ -16,8 +17,9 @@ from .crew import run_crew
 from .finish import finish
 from .profiles import prepared
 from .run_folder import RunFolder
-from .settings import Settings
+from .settings import DomainName, Settings
 from .summary import Summary
+from .target import CLAIMABLE
 from .targets import load_reference, load_target
 
 
@@ -29,7 +31,7 @@ def run_campaign(
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
     a TargetError before any worker starts; the same for the corpus and the ledger.
     """
-    load_target(settings.target)
+    settings = settled(settings)
     load_reference(settings.reference)
     folder = RunFolder(root)
     settings = prepared(settings, folder)
@@ -49,6 +51,15 @@ def run_campaign(
     for line in summary_lines(summary, str(root)):
         say(line)
     return summary
+
+
+def settled(settings: Settings) -> Settings:
+    """The settings with target and domain decided. Raises TargetError."""
+    target = load_target(settings.target)
+    domain = settings.domain
+    if domain is DomainName.CLAIMED:
+        domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
+    return replace(settings, target=target.name, domain=domain)
 
 
 def default_folder(seed: int) -> Path:

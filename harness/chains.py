@@ -12,9 +12,9 @@ from kv_canary_fuzz.reference.scalar_hashing import mix3, splitmix64
 from kv_canary_fuzz.strategies.case import Case, VerifyStep, WriteStep
 
 from .arena import Bytes
-from .differences import FIELDS, hash_text
+from .differences import FIELDS
 from .explanation import Chain, Link, LinkState
-from .mismatch import Mismatch, Rank
+from .mismatch import Mismatch, Rank, hash_text
 from .stamps import column_value, entries_of, stamps
 from .verdict import Verdict
 

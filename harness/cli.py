@@ -58,7 +58,7 @@ app.add_typer(ledger_app, name="ledger")
 def run(
     target: TargetOption = "auto",
     reference: Annotated[str, typer.Option(help="What the target is compared with.")] = "torch",
-    domain: Annotated[DomainName, typer.Option(help="What is generated.")] = DomainName.ALL,
+    domain: Annotated[DomainName, typer.Option(help="What is generated.")] = DomainName.CLAIMED,
     profile: Annotated[
         Profile, typer.Option(help="What holds where nothing else is said.")
     ] = Profile.PLAIN,

@@ -11,10 +11,11 @@ from .arena import Bytes
 from .byte_maps import byte_maps
 from .chains import chain_of
 from .comparison import ring_rows
-from .differences import FIELDS, ROW_FIELDS, row_values
+from .differences import FIELDS
 from .explanation import Difference, Explanation, RowPair, RowTable
 from .mismatch import Mismatch, Rank, step_kind
 from .ring import Row
+from .row_differences import ROW_FIELDS, row_values
 from .verdict import Verdict
 
 MOST_DIFFERENCES = 24

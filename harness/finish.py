@@ -113,6 +113,8 @@ def _finding(
     sighting = tally.findings[signature]
     case = source.at(sighting.first_index)
     original = describe(settings, case, sighting.first_index, signature, ())
+    if sighting.first_index < 0:
+        original = replace(original, note=f"from the corpus {settings.corpus}")
     finding = Finding(
         signature=signature,
         count=sighting.count,

@@ -9,6 +9,9 @@ from msgspec import Struct
 from kv_canary_fuzz.reference import FailReason
 from kv_canary_fuzz.strategies.case import CorruptStep, Step, WriteStep
 
+MOST_DIFFERENCES = 256
+"""Differences of one region that are explained; a reader needs the first ones."""
+
 
 class Rank(IntEnum):
     """Where a kind of difference stands among causes: a consequence never precedes its cause."""
@@ -59,3 +62,8 @@ def bits_text(bits: int) -> str:
     """Fail bits by name, e.g. ``4 (VERIFY_REAL_KV_HASH_MISMATCH)``."""
     names = [reason.name or "" for reason in FailReason if reason & bits]
     return f"{bits} ({' | '.join(names)})" if names else str(bits)
+
+
+def hash_text(value: int) -> str:
+    """A signed 64-bit hash as 16 hex digits."""
+    return f"0x{value % 2**64:016x}"

@@ -35,7 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kv-canary", "fuzzing of kv-canary kernels")
     group.addoption("--kv-target", help="what is tested (default: the GPU's kernels or emulated)")
     group.addoption("--kv-reference", default="torch", help="what it is compared with")
-    group.addoption("--kv-domain", default="all", choices=[name.value for name in DomainName])
+    group.addoption(
+        "--kv-domain",
+        choices=[name.value for name in DomainName],
+        default=DomainName.CLAIMED.value,
+        help="what is generated (default: what the target claims)",
+    )
     group.addoption("--kv-seconds", type=float, help="length of the campaign")
     group.addoption("--kv-cases", type=int, help="number of cases of the campaign")
     group.addoption("--kv-seed", type=int, help="seed of the campaign")

@@ -42,7 +42,7 @@ def settings_for(
     *,
     target: str | None = None,
     reference: str = "torch",
-    domain: DomainName = DomainName.ALL,
+    domain: DomainName = DomainName.CLAIMED,
     seed: int | None = None,
     cases: int | None = None,
     seconds: float | None = None,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from threading import Event, Thread
 
 from kv_canary_fuzz.reports.live import PLAIN_SECONDS, Live, PlainLines
 
+from .campaign import settled
 from .pytest_campaign import PROGRESS_SECONDS, CampaignPlan, total_progress
 
 
@@ -26,8 +28,7 @@ class ProgressWatch:
         self._plan = plan
         self._say = say
         self._verbose = verbose
-        self._live = Live(plan.settings)
-        self._lines = PlainLines(self._live, say, seconds)
+        self._seconds = seconds
         self._ended = Event()
         self._thread = Thread(target=self._watch, name="kv-canary progress", daemon=True)
 
@@ -44,10 +45,17 @@ class ProgressWatch:
         """Read the folder once; nothing is said before a shard has left something there."""
         tally = total_progress(self._plan.folder)
         if tally.cases:
-            self._lines(tally, True)
+            live, lines = self._shown
+            lines(tally, True)
             if self._verbose:
-                for line in self._live.news(tally):
+                for line in live.news(tally):
                     self._say(line)
+
+    @cached_property
+    def _shown(self) -> tuple[Live, PlainLines]:
+        """Made when a campaign is seen to run: settling its target may take a build."""
+        live = Live(settled(self._plan.settings))
+        return live, PlainLines(live, self._say, self._seconds)
 
     def _watch(self) -> None:
         while not self._ended.wait(PROGRESS_SECONDS):

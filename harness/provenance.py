@@ -29,7 +29,6 @@ def describe(
         seed=settings.seed,
         index=max(index, -1),
         versions=versions(),
-        note="" if index >= 0 else "from the corpus",
     )
 
 

@@ -16,7 +16,7 @@ from kv_canary_fuzz.reports.summary_text import summary_lines
 from kv_canary_fuzz.strategies.case import Case
 
 from .atomic_file import write_atomically
-from .campaign import default_folder
+from .campaign import default_folder, settled
 from .finish import Tell, finish, shrink_to_file
 from .ledger import Ledger, read_ledger
 from .profiles import Profile, prepared, settings_for
@@ -65,7 +65,8 @@ class CampaignPlan(Struct, frozen=True):
 
     def shrink(self, case: Case, verdict: Verdict) -> Path:
         """Shrink a case that a test of another kind found, and write it."""
-        original = describe(self.settings, case, 0, verdict.signature, lines_of(verdict))
+        settings = settled(self.settings)
+        original = describe(settings, case, -1, verdict.signature, lines_of(verdict))
         path = self.folder.reproducer_path(verdict.signature)
         target = load_target(self.settings.target)
         reference = load_reference(self.settings.reference)
@@ -86,7 +87,7 @@ class ShardTest:
 
         What the ledger knows is counted and does not fail it.
         """
-        settings = self._plan.settings
+        settings = settled(self._plan.settings)
         if settings.seconds is not None:
             workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
             share = settings.seconds * min(workers, SHARDS) / SHARDS
@@ -136,6 +137,6 @@ def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> list[st
     whole = Tally(interrupted=interrupted)
     for tally in tallies:
         whole.add(tally)
-    summary = finish(plan.settings, folder, whole, tell=tell)
+    summary = finish(settled(plan.settings), folder, whole, tell=tell)
     publish(folder, summary)
     return summary_lines(summary, plan.root)

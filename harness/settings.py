@@ -9,8 +9,9 @@ from msgspec import Meta, Struct
 
 
 class DomainName(StrEnum):
-    """What a campaign generates, as `strategies.grammar` names it."""
+    """What a campaign generates: what the target claims, or a domain of the grammar."""
 
+    CLAIMED = "claimed"
     VALID = "valid"
     HARDENED = "hardened"
     REFUSED = "refused"
@@ -20,6 +21,7 @@ class DomainName(StrEnum):
 class Settings(Struct, frozen=True, kw_only=True):
     """One campaign. It ends after ``cases`` cases or ``seconds``, whichever is given.
 
+    ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins.
     ``batch`` cases are run together. ``shrink_seconds`` bounds the shrinking of each finding.
     ``replayed`` cases of the folder ``corpus`` are run first, under the indices below 0, and new
     ones are added to it. ``ledger`` is the file that says which findings are known.
@@ -27,7 +29,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     target: str
     reference: str = "torch"
-    domain: DomainName = DomainName.ALL
+    domain: DomainName = DomainName.CLAIMED
     seed: Annotated[int, Meta(ge=0)] = 0
     cases: int | None = None
     seconds: float | None = None

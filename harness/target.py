@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,10 @@ Launcher = Callable[..., None]
 
 WRITE_LAUNCHER = "launch_canary_write_kernel"
 VERIFY_LAUNCHER = "launch_canary_verify_kernel"
+
+
+CLAIMABLE = frozenset({Domain.VALID, Domain.HARDENED, Domain.REFUSED})
+"""The domains that a target can claim to handle as the contract says."""
 
 
 class TargetError(Exception):
@@ -34,15 +38,16 @@ class Target:
     device: str
     write: Launcher
     verify: Launcher
-    domains: frozenset[Domain] = frozenset({Domain.VALID, Domain.HARDENED, Domain.REFUSED})
+    domains: frozenset[Domain] = CLAIMABLE
     set_schedule: Callable[[int], None] | None = None
 
 
 def target_of(name: str, offer: Any) -> Target:
     """The target that an object or module offers.
 
-    It needs the two launchers, under the contract's names; ``DEVICE`` (default "cpu") and
-    ``set_schedule`` are optional. Raises TargetError where a launcher is missing.
+    It needs the two launchers, under the contract's names; ``DEVICE`` (default "cpu"), ``DOMAINS``
+    (default all: "valid", "hardened", "refused") and ``set_schedule`` are optional. Raises
+    TargetError where a launcher is missing or a domain is none of the three.
     """
     missing = [
         n for n in (WRITE_LAUNCHER, VERIFY_LAUNCHER) if not callable(getattr(offer, n, None))
@@ -54,8 +59,19 @@ def target_of(name: str, offer: Any) -> Target:
         device=getattr(offer, "DEVICE", "cpu"),
         write=getattr(offer, WRITE_LAUNCHER),
         verify=getattr(offer, VERIFY_LAUNCHER),
+        domains=_claimed(name, getattr(offer, "DOMAINS", None)),
         set_schedule=getattr(offer, "set_schedule", None),
     )
+
+
+def _claimed(name: str, names: Iterable[str] | None) -> frozenset[Domain]:
+    if names is None:
+        return CLAIMABLE
+    known = {domain.name.lower(): domain for domain in CLAIMABLE}
+    unknown = sorted(set(names) - known.keys())
+    if unknown:
+        raise TargetError(f"target {name!r} claims {unknown}, none of {sorted(known)}")
+    return frozenset(known[domain] for domain in names)
 
 
 def load_module_target(dotted: str) -> Target:

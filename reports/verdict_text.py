@@ -6,7 +6,8 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kv_canary_fuzz.harness.differences import FIELDS, ROW_FIELDS
+from kv_canary_fuzz.harness.differences import FIELDS
+from kv_canary_fuzz.harness.row_differences import ROW_FIELDS
 from kv_canary_fuzz.harness.verdict import Verdict
 from kv_canary_fuzz.strategies.case import Case
 

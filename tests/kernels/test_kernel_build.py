@@ -177,8 +177,8 @@ def test_planted_bug_shows():
 def test_lanes_that_never_meet_raise_and_leave_the_build_usable():
     stuck = Patch(
         "write.cuh",
-        "        const u32 same_slot = ",
-        "        if (lane == 3) __syncwarp();\n        const u32 same_slot = ",
+        "        const bool stays = ",
+        "        if (lane == 3) __syncwarp();\n        const bool stays = ",
     )
     kernels = emulated.build(patches=(stuck,))
 

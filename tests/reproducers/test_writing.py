@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -11,7 +14,12 @@ import pytest
 
 from kv_canary_fuzz.harness.atomic_file import write_atomically
 from kv_canary_fuzz.harness.json_text import json_text
-from kv_canary_fuzz.harness.reproducer import Reproducer, encode_reproducer, write_reproducer
+from kv_canary_fuzz.harness.reproducer import (
+    Reproducer,
+    encode_reproducer,
+    read_reproducer,
+    write_reproducer,
+)
 
 
 def test_the_text_says_what_the_value_says(reproducer: Reproducer) -> None:
@@ -72,3 +80,32 @@ def test_a_failed_write_leaves_the_old_file_alone(
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_atomically(tmp_path / "gone" / "file", b"new")
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from msgspec.structs import replace
+from kv_canary_fuzz.harness.reproducer import read_reproducer, write_reproducer
+
+shared, note = Path(sys.argv[1]), sys.argv[2]
+found = replace(read_reproducer(shared), note=note * 1000)
+while not shared.with_name("stop").exists():
+    write_reproducer(shared, found)
+"""
+
+
+def test_h12_a_file_is_never_read_half_written(file: Path, reproducer: Reproducer) -> None:
+    write_reproducer(file, reproducer)
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(file), note]) for note in ("a", "b")
+    ]
+    notes: set[str] = set()
+    try:
+        until = time.monotonic() + 60
+        while notes != {"", "a", "b"} and time.monotonic() < until:
+            notes.add(read_reproducer(file).note[:1])
+    finally:
+        (file.parent / "stop").touch()
+        assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert notes == {"", "a", "b"}
