@@ -39,10 +39,15 @@ def init(
 def merge(
     folder: FolderArgument,
     others: Annotated[list[Path], typer.Argument(help="Corpora to take cases from.")],
+    smallest: Annotated[
+        bool, typer.Option("--minimize", help="Then delete what the rest makes needless.")
+    ] = False,
 ) -> None:
     """Add those cases of other corpora that meet a pair of features which this one does not."""
     added = sum(len(add_to_corpus(folder, read_corpus(other).values())) for other in others)
     typer.echo(f"{folder}: {added:,} cases added")
+    if smallest:
+        minimize(folder)
 
 
 @corpus_app.command()

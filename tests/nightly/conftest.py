@@ -37,6 +37,8 @@ class Repository:
         self.path = folder / "repository"
         self.remote = folder / "remote.git"
         shutil.copytree(ROOT, self.path, ignore=LEFT_OUT, symlinks=True)
+        for path in sorted((self.path / "reports" / "corpus").iterdir())[60:]:
+            path.unlink()
         self._link_environment()
         git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
         subprocess.run(["git", "init", "-q", "--bare", "-b", "main", self.remote], check=True)
@@ -64,7 +66,7 @@ class Repository:
         return subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text],
             cwd=self.path,
-            env=plain | environment,
+            env=plain | {"PATH": f"{self.path}/.venv/bin:{os.environ['PATH']}"} | environment,
             capture_output=True,
             text=True,
             timeout=300,
