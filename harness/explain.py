@@ -115,7 +115,7 @@ def _meaning(case: Case, cause: Mismatch) -> str:
     _, field = _field(case, cause)
     first = cause.offset % case.slot_stride_bytes
     last = first + 7 if field in FIELDS else case.slot_stride_bytes - 1
-    return f"Bytes {first} to {last} of a slot are {field}: {MEANING[field]}."
+    return f"Bytes {first} to {last} of a slot are {field}, {MEANING[field]}."
 
 
 def _field(case: Case, cause: Mismatch) -> tuple[int, str]:

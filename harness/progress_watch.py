@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from threading import Event, Thread
 
 from kv_canary_fuzz.reports.live import PLAIN_SECONDS, Live, PlainLines
 
-from .campaign import settled
 from .pytest_campaign import PROGRESS_SECONDS, CampaignPlan, total_progress
 
 
@@ -29,6 +27,7 @@ class ProgressWatch:
         self._say = say
         self._verbose = verbose
         self._seconds = seconds
+        self._shown: tuple[Live, PlainLines] | None = None
         self._ended = Event()
         self._thread = Thread(target=self._watch, name="kv-canary progress", daemon=True)
 
@@ -43,19 +42,17 @@ class ProgressWatch:
 
     def look(self) -> None:
         """Read the folder once; nothing is said before a shard has left something there."""
-        tally = total_progress(self._plan.folder)
-        if tally.cases:
-            live, lines = self._shown
-            lines(tally, True)
-            if self._verbose:
-                for line in live.news(tally):
-                    self._say(line)
-
-    @cached_property
-    def _shown(self) -> tuple[Live, PlainLines]:
-        """Made when a campaign is seen to run: settling its target may take a build."""
-        live = Live(settled(self._plan.settings))
-        return live, PlainLines(live, self._say, self._seconds)
+        progress = total_progress(self._plan.folder)
+        if progress is None:
+            return
+        if self._shown is None:
+            live = Live(progress.settings)
+            self._shown = live, PlainLines(live, self._say, self._seconds)
+        live, lines = self._shown
+        lines(progress.tally, True)
+        if self._verbose:
+            for line in live.news(progress.tally):
+                self._say(line)
 
     def _watch(self) -> None:
         while not self._ended.wait(PROGRESS_SECONDS):

@@ -74,6 +74,13 @@ class CampaignPlan(Struct, frozen=True):
         return path
 
 
+class Progress(Struct, frozen=True):
+    """What a shard has seen so far of a campaign whose target and domain are settled."""
+
+    settings: Settings
+    tally: Tally
+
+
 class ShardTest:
     """One shard of a plan, as the body of a test."""
 
@@ -81,13 +88,14 @@ class ShardTest:
         self._plan = plan
         self._index = index
         self._told = 0.0
+        self._settings = plan.settings
 
     def run(self) -> None:
         """Fuzz the shard; its tally is left in the run's folder, and a new finding fails the test.
 
         What the ledger knows is counted and does not fail it.
         """
-        settings = settled(self._plan.settings)
+        self._settings = settings = settled(self._plan.settings)
         if settings.seconds is not None:
             workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
             share = settings.seconds * min(workers, SHARDS) / SHARDS
@@ -106,7 +114,7 @@ class ShardTest:
         """Leave progress for the process that shows it, at most once a second."""
         if monotonic() - self._told >= PROGRESS_SECONDS:
             self._told = monotonic()
-            data = msgspec.json.encode(tally.progress())
+            data = msgspec.json.encode(Progress(self._settings, tally.progress()))
             write_atomically(self._plan.folder.progress(self._index), data, durable=False)
 
 
@@ -120,12 +128,18 @@ def _findings_text(tally: Tally, signatures: list[str], folder: RunFolder) -> st
     return "\n".join(lines)
 
 
-def total_progress(folder: RunFolder) -> Tally:
-    """What all shards have seen so far, those that ended and those at work."""
-    whole = Tally()
-    for path in (*folder.shards(), *folder.shards_at_work()):
+def total_progress(folder: RunFolder) -> Progress | None:
+    """What all shards have seen so far, those that ended and those at work; None before that."""
+    whole, settings = Tally(), None
+    ended = {path.name: path for path in folder.shards()}
+    for path in folder.shards_begun():
+        part = msgspec.json.decode(path.read_bytes(), type=Progress)
+        settings = part.settings
+        if path.name not in ended:
+            whole.add(part.tally)
+    for path in ended.values():
         whole.add(msgspec.json.decode(path.read_bytes(), type=Tally).progress())
-    return whole
+    return None if settings is None else Progress(settings, whole)
 
 
 def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> list[str]:

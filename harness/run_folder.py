@@ -104,11 +104,9 @@ class RunFolder:
         """Where a shard leaves what it has seen so far; the folder is made."""
         return self._made("progress") / f"{index}.json"
 
-    def shards_at_work(self) -> list[Path]:
-        """The progress of the shards that have not ended."""
-        ended = {path.name for path in self.shards()}
-        paths = sorted((self.root / "progress").glob("*.json"))
-        return [path for path in paths if path.name not in ended]
+    def shards_begun(self) -> list[Path]:
+        """The progress of the shards that have begun, whether they have ended or not."""
+        return sorted((self.root / "progress").glob("*.json"))
 
     def _made(self, name: str) -> Path:
         folder = self.root / name

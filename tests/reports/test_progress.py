@@ -18,7 +18,7 @@ from kv_canary_fuzz.harness.profiles import (
     settings_for,
 )
 from kv_canary_fuzz.harness.progress_watch import ProgressWatch
-from kv_canary_fuzz.harness.pytest_campaign import CampaignPlan, total_progress
+from kv_canary_fuzz.harness.pytest_campaign import CampaignPlan, Progress, total_progress
 from kv_canary_fuzz.harness.settings import DomainName, Settings
 from kv_canary_fuzz.harness.tally import MOST_BUCKETS, Pace, Sighting, Tally
 from kv_canary_fuzz.harness.timing import timing_of
@@ -72,9 +72,12 @@ def test_a_finding_is_told_once() -> None:
 def test_under_pytest_the_totals_are_of_all_workers(tmp_path: Path) -> None:
     plan = CampaignPlan(SETTINGS, str(tmp_path))
     for index in (0, 3):
-        write_atomically(plan.folder.progress(index), msgspec.json.encode(SEEN))
+        seen = msgspec.json.encode(Progress(SETTINGS, SEEN))
+        write_atomically(plan.folder.progress(index), seen)
     write_atomically(plan.folder.shard(3), msgspec.json.encode(Tally(cases=500)))
-    assert total_progress(plan.folder).cases == 900
+    progress = total_progress(plan.folder)
+    assert progress is not None
+    assert progress.tally.cases == 900
     said: list[str] = []
     ProgressWatch(plan, said.append, verbose=True, seconds=0).look()
     assert said[0].startswith("900 cases, ")
