@@ -24,7 +24,7 @@ venv: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[lint]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[lint,test]'
 	touch $@
 
 # sglang's own torch reference is one more implementation in the tests. Where its wheel does not
@@ -42,6 +42,7 @@ lint: venv
 	cd build/lint && ../../$(BIN)/mypy --config-file ../../pyproject.toml \
 		--namespace-packages --explicit-package-bases kv_canary_fuzz
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 bench: venv
 	$(BIN)/kv-canary-fuzz bench

@@ -3,44 +3,53 @@
 from __future__ import annotations
 
 import os
-import random
 from datetime import datetime
 from pathlib import Path
 
 from msgspec.structs import replace
 from rich.console import Console
 
-from kv_canary_fuzz.reports.live import live_line
+from kv_canary_fuzz.reports.live import Live, live_line
+from kv_canary_fuzz.reports.publish import publish
 from kv_canary_fuzz.reports.summary_text import summary_lines
 
 from .crew import run_crew
 from .finish import finish
+from .profiles import prepared
 from .run_folder import RunFolder
 from .settings import DomainName, Settings
 from .summary import Summary
-from .tally import Tally
 from .target import CLAIMABLE
 from .targets import load_reference, load_target
 
 
-def run_campaign(settings: Settings, root: Path, workers: int, console: Console) -> Summary:
+def run_campaign(
+    settings: Settings, root: Path, workers: int, console: Console, *, verbose: bool = False
+) -> Summary:
     """Run ``settings`` on ``workers`` processes and print the summary on ``console``.
 
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
-    a TargetError before any worker starts.
+    a TargetError before any worker starts; the same for the corpus and the ledger.
     """
     settings = settled(settings)
     load_reference(settings.reference)
     folder = RunFolder(root)
-    with live_line(console, seconds=settings.seconds, cases=settings.cases) as show:
+    settings = prepared(settings, folder)
 
-        def show_tally(tally: Tally, complete: bool) -> None:
-            show(tally.cases, len(tally.findings), complete)
-
-        tally = run_crew(settings, folder, workers, show=show_tally)
-    summary = finish(settings, folder, tally, tell=lambda line: console.print(line, markup=False))
-    for line in summary_lines(summary, str(root)):
+    def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def tell(line: str) -> None:
+        if verbose or not line.startswith("written"):
+            say(line)
+
+    say(f"seed {settings.seed}, run folder {root}")
+    with live_line(console, Live(settings), say if verbose else None) as show:
+        tally = run_crew(settings, folder, workers, show=show)
+    summary = finish(settings, folder, tally, tell=tell)
+    publish(folder, summary)
+    for line in summary_lines(summary, str(root)):
+        say(line)
     return summary
 
 
@@ -51,11 +60,6 @@ def settled(settings: Settings) -> Settings:
     if domain is DomainName.CLAIMED:
         domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
     return replace(settings, target=target.name, domain=domain)
-
-
-def fresh_seed() -> int:
-    """A campaign seed of 32 bits, short enough to be typed."""
-    return random.SystemRandom().getrandbits(32)
 
 
 def default_folder(seed: int) -> Path:

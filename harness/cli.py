@@ -1,7 +1,8 @@
-"""The command line: ``kv-canary-fuzz run | replay | show | shrink | targets | bench``."""
+"""The command line: campaigns, replaying and shrinking, runs and what is kept of them."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,21 +13,37 @@ from rich.console import Console
 from rich.table import Table
 
 from kv_canary_fuzz.reports.case_text import case_text
+from kv_canary_fuzz.reports.comparison_text import comparison_lines
+from kv_canary_fuzz.reports.publish import render
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from .bench import fast_path, reference_speed
-from .campaign import default_folder, fresh_seed, run_campaign, usable_cores
+from .campaign import default_folder, run_campaign, usable_cores
+from .cli_kept import corpus_app, ledger_app
+from .corpus import CorpusError
 from .finish import shrink_to_file
 from .gpu_bench import BenchError
 from .gpu_report import report_gpu_bench
+from .ledger import LedgerError
 from .opinion import who_stands_alone
+from .profiles import Profile, settings_for
 from .reproducer import Reproducer, ReproducerError, read_reproducer
-from .settings import DomainName, Settings
+from .run_folder import RunFolder
+from .settings import DomainName
+from .summary import RunError, read_summary, run_schema
 from .target import Target, TargetError
 from .targets import BUILTIN, load_reference, load_target
 from .verdict import judge
 
 USAGE_ERROR = 2
+CALLERS_ERRORS = (
+    BenchError,
+    CorpusError,
+    LedgerError,
+    ReproducerError,
+    RunError,
+    TargetError,
+)
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
@@ -41,34 +58,48 @@ ReplayTarget = Annotated[
 ]
 
 
+RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its run.json.")]
+
+app.add_typer(corpus_app, name="corpus")
+app.add_typer(ledger_app, name="ledger")
+
+
 @app.command()
 def run(
     target: TargetOption = "auto",
     reference: Annotated[str, typer.Option(help="What the target is compared with.")] = "torch",
     domain: Annotated[DomainName, typer.Option(help="What is generated.")] = DomainName.CLAIMED,
+    profile: Annotated[
+        Profile, typer.Option(help="What holds where nothing else is said.")
+    ] = Profile.PLAIN,
     seconds: Annotated[float | None, typer.Option(help="End after this time.")] = None,
     cases: Annotated[int | None, typer.Option(help="End after this many cases.")] = None,
     seed: Annotated[int | None, typer.Option(help="The campaign's seed; fresh if absent.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
+    corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="File with the known findings.")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
+    ] = False,
 ) -> None:
-    """Fuzz a target; exit status 1 where something was found."""
-    if seconds is None and cases is None:
-        seconds = 60.0
-    chosen = fresh_seed() if seed is None else seed
-    settings = Settings(
+    """Fuzz a target; exit status 1 where something was found that the ledger does not know."""
+    settings = settings_for(
+        profile,
         target=target,
         reference=reference,
         domain=domain,
-        seed=chosen,
+        seed=seed,
         cases=cases,
         seconds=seconds,
         shrink_seconds=shrink_seconds,
+        corpus=corpus,
+        ledger=ledger,
     )
-    folder = out or default_folder(chosen)
-    summary = run_campaign(settings, folder, workers or usable_cores(), Console())
-    raise typer.Exit(1 if summary.findings else 0)
+    folder = out or default_folder(settings.seed)
+    summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)
+    raise typer.Exit(1 if summary.failing else 0)
 
 
 @app.command()
@@ -133,6 +164,28 @@ def bench(
 
 
 @app.command()
+def report(run: RunArgument) -> None:
+    """Draw a run's report again, from its run.json."""
+    summary = read_summary(run)
+    folder = RunFolder(run if run.is_dir() else run.parent)
+    render(folder, summary)
+    typer.echo(f"written to {folder.report}")
+
+
+@app.command()
+def compare(before: RunArgument, after: RunArgument) -> None:
+    """Say what is new, gone, faster or slower in the second of two runs."""
+    for line in comparison_lines(read_summary(before), read_summary(after)):
+        typer.echo(line)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of run.json."""
+    typer.echo(json.dumps(run_schema(), indent=2))
+
+
+@app.command()
 def targets() -> None:
     """List the built-in targets, and say why one is unavailable."""
     table = Table("target", "what it is", "available")
@@ -164,6 +217,6 @@ def main() -> None:
     """The console script: errors that are the caller's are one line and exit status 2."""
     try:
         app()
-    except (TargetError, ReproducerError, BenchError) as error:
+    except CALLERS_ERRORS as error:
         print(error, file=sys.stderr)
         sys.exit(USAGE_ERROR)

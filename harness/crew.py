@@ -43,14 +43,18 @@ def run_crew(
     had in flight stays named in the folder and a fresh worker goes on behind it.
     """
     crew = Crew(settings, folder, workers)
+    interrupted = False
     try:
         while crew.at_work():
             crew.listen()
             show(crew.total(), crew.complete)
     except KeyboardInterrupt:
+        interrupted = True
         crew.wind_up()
     crew.drain()
-    return crew.total()
+    whole = crew.total()
+    whole.interrupted = interrupted
+    return whole
 
 
 class Crew:
@@ -91,7 +95,7 @@ class Crew:
                 continue
             lost = self._folder.in_flight(process.pid or 0)
             if lost is not None:
-                behind = lost.first // self._settings.batch + shard.of
+                behind = self._settings.batch_of(lost.first) + shard.of
                 self._workers[position] = self._hire(replace(shard, index=behind))
         return any(process.is_alive() for process, _ in self._workers)
 

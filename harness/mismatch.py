@@ -29,7 +29,8 @@ class Mismatch(Struct, frozen=True):
     """A difference after one step.
 
     ``kind`` is what makes two differences the same bug; ``place`` says where it is, for a reader.
-    ``region`` and ``offset`` say which byte differs first, where there is one.
+    ``region`` and ``offset`` say which byte differs first, where there is one. ``rows`` are the
+    violation rows that are compared, where it is about rows; None is a row that a side lacks.
     """
 
     rank: Rank
@@ -40,6 +41,7 @@ class Mismatch(Struct, frozen=True):
     found: str
     region: str = ""
     offset: int = 0
+    rows: tuple[tuple[int, ...] | None, tuple[int, ...] | None] | None = None
 
     def line(self) -> str:
         return f"{self.place}: expected {self.expected}, found {self.found}"

@@ -14,8 +14,13 @@ import msgspec
 import pytest
 
 from .check import CaseMismatch, assert_agrees, mismatch_within
+from .corpus import CorpusError
+from .ledger import LedgerError
+from .profiles import Profile
+from .progress_watch import ProgressWatch
 from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
 from .replay_item import ReproducerFile
+from .reproducer import ReproducerError
 from .run_folder import CASE_SUFFIX
 from .settings import DomainName
 from .target import Target, TargetError
@@ -23,6 +28,7 @@ from .targets import load_reference, load_target
 
 PLAN = pytest.StashKey[CampaignPlan]()
 SUMMARY = pytest.StashKey[list[str]]()
+WATCH = pytest.StashKey[ProgressWatch]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,6 +46,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kv-seed", type=int, help="seed of the campaign")
     group.addoption("--kv-out", type=Path, help="folder of the run")
     group.addoption("--kv-shrink-seconds", type=float, default=60.0, help="budget for each finding")
+    group.addoption(
+        "--kv-profile",
+        default=Profile.PULL_REQUEST.value,
+        choices=[name.value for name in Profile],
+        help="what holds where nothing else is said (default: pull-request)",
+    )
+    group.addoption("--kv-corpus", type=Path, help="corpus: replayed first, and added to")
+    group.addoption("--kv-ledger", type=Path, help="file with the findings that are known")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,12 +61,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if workerinput is not None:
         config.stash[PLAN] = msgspec.json.decode(workerinput["kv_canary"], type=CampaignPlan)
         return
-    config.stash[PLAN] = CampaignPlan.of(config.option)
     try:
+        config.stash[PLAN] = CampaignPlan.of(config.option)
         if config.option.kv_target:
             load_target(config.option.kv_target)
         load_reference(config.option.kv_reference)
-    except TargetError as error:
+    except (TargetError, CorpusError, LedgerError, ReproducerError) as error:
         raise pytest.UsageError(str(error)) from error
 
 
@@ -108,10 +122,38 @@ def _leave_reproducer(item: pytest.Item, mismatch: CaseMismatch) -> str:
     return f"replay: pytest {path}  or  kv-canary-fuzz replay {path}"
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
-    if not hasattr(config, "workerinput"):
-        config.stash[SUMMARY] = finish_plan(config.stash[PLAN])
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    watch = ProgressWatch(config.stash[PLAN], lambda line: _say(config, line), _verbose(config))
+    config.stash[WATCH] = watch
+    watch.start()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    watch = config.stash.get(WATCH, None)
+    if watch is None:
+        return
+    watch.stop()
+    interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+    config.stash[SUMMARY] = finish_plan(
+        config.stash[PLAN],
+        lambda line: _say(config, line) if _verbose(config) else None,
+        interrupted=interrupted,
+    )
+
+
+def _verbose(config: pytest.Config) -> bool:
+    return config.get_verbosity() > 0
+
+
+def _say(config: pytest.Config, line: str) -> None:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        reporter.write_line(line)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -16,7 +16,10 @@ from .settings import Settings
 def describe(
     settings: Settings, case: Case, index: int, signature: str, lines: tuple[str, ...]
 ) -> Reproducer:
-    """The file for a finding of a campaign; ``lines`` say what was expected and found."""
+    """The file for a finding of a campaign; ``lines`` say what was expected and found.
+
+    A case of the corpus has an index below 0 there, which means nothing outside of the run.
+    """
     return Reproducer(
         case=case,
         signature=signature,
@@ -24,7 +27,7 @@ def describe(
         reference=settings.reference,
         mismatches=lines,
         seed=settings.seed,
-        index=index,
+        index=max(index, -1),
         versions=versions(),
     )
 

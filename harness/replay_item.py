@@ -12,6 +12,7 @@ from rich.console import Console
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from .check import CaseMismatch, assert_agrees
+from .ledger import Ledger, read_ledger
 from .reproducer import Reproducer, ReproducerError, read_reproducer
 from .targets import load_reference, load_target
 
@@ -36,7 +37,10 @@ class ReproducerFile(pytest.File):
 
 
 class ReproducerItem(pytest.Item):
-    """Runs the file's case on the target of ``--kv-target``, else on the one the file names."""
+    """Runs the file's case on the target of ``--kv-target``, else on the one the file names.
+
+    A difference that ``--kv-ledger`` knows is an expected failure.
+    """
 
     def __init__(self, *, reproducer: Reproducer, **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -48,7 +52,14 @@ class ReproducerItem(pytest.Item):
         try:
             assert_agrees(found.case, target, load_reference(found.reference))
         except CaseMismatch as mismatch:
+            signature = mismatch.verdict.signature
+            if self._ledger().knows(target.name, signature):
+                pytest.xfail(f"the ledger knows {signature}")
             raise ReplayMismatch(mismatch) from None
+
+    def _ledger(self) -> Ledger:
+        path = self.config.option.kv_ledger
+        return Ledger() if path is None else read_ledger(path)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if not isinstance(excinfo.value, ReplayMismatch):

@@ -39,11 +39,14 @@ def row_differences(appended: Appended, expected: Bytes, found: Bytes) -> Iterat
                 found=row_text(tuple(after[position].tolist())),
                 region="violation_ring",
                 offset=position * before.shape[1] * 8,
+                rows=(tuple(before[position].tolist()), tuple(after[position].tolist())),
             )
 
 
 def _launch_differences(difference: RingDifference) -> Iterator[Mismatch]:
+    lost = iter(difference.missing)
     for position in difference.unstored[:MOST_DIFFERENCES]:
+        wanted = next(lost, None)
         yield Mismatch(
             rank=Rank.ROW,
             order=(1, difference.step, position),
@@ -53,6 +56,7 @@ def _launch_differences(difference: RingDifference) -> Iterator[Mismatch]:
             found="what was there before",
             region="violation_ring",
             offset=position * len(ROW_FIELDS) * 8,
+            rows=(wanted, None) if wanted else None,
         )
     for number, (wanted, given) in enumerate(_paired(difference)[:MOST_DIFFERENCES]):
         slot, position = (wanted or given or (0,) * len(ROW_FIELDS))[1:3]
@@ -64,6 +68,7 @@ def _launch_differences(difference: RingDifference) -> Iterator[Mismatch]:
             expected=row_text(wanted),
             found=row_text(given),
             region="violation_ring",
+            rows=(wanted, given),
         )
 
 
@@ -103,8 +108,13 @@ def row_text(row: Row | None) -> str:
     """A violation row with its fields named; ``no row`` for None."""
     if row is None:
         return "no row"
-    values = dict(zip(ROW_FIELDS, row, strict=True))
-    texts = {name: str(value) for name, value in values.items()}
-    texts["stored_chain_hash"] = hash_text(values["stored_chain_hash"])
-    texts["fail_reason_bits"] = bits_text(values["fail_reason_bits"])
-    return ", ".join(f"{name} {text}" for name, text in texts.items())
+    values = zip(ROW_FIELDS, row_values(row), strict=True)
+    return ", ".join(f"{name} {text}" for name, text in values)
+
+
+def row_values(row: Row) -> tuple[str, ...]:
+    """The fields of a violation row as text, in the order of ROW_FIELDS."""
+    texts = {name: str(value) for name, value in zip(ROW_FIELDS, row, strict=True)}
+    texts["stored_chain_hash"] = hash_text(row[ROW_FIELDS.index("stored_chain_hash")])
+    texts["fail_reason_bits"] = bits_text(row[-1])
+    return tuple(texts.values())

@@ -39,14 +39,23 @@ class RunFolder:
     def findings(self) -> Path:
         return self.root / "findings"
 
+    def finding(self, signature: str) -> Path:
+        """The folder of a signature."""
+        return self.findings / slug(signature)
+
     def reproducer_path(self, signature: str) -> Path:
         """Where the shrunk case of a signature belongs."""
-        return self.findings / slug(signature) / f"shrunk{CASE_SUFFIX}"
+        return self.finding(signature) / f"shrunk{CASE_SUFFIX}"
+
+    def script_path(self, signature: str) -> Path:
+        """Where the script that reproduces a signature's launch without this package belongs."""
+        return self.finding(signature) / "reproduce.py"
 
     def record(self, reproducer: Reproducer) -> Path:
         """Write a case as it was found, named by its index."""
-        folder = self.findings / slug(reproducer.signature)
-        path = folder / f"case-{reproducer.index}{CASE_SUFFIX}"
+        folder = self.finding(reproducer.signature)
+        name = reproducer.index if reproducer.index >= 0 else "of-the-corpus"
+        path = folder / f"case-{name}{CASE_SUFFIX}"
         folder.mkdir(parents=True, exist_ok=True)
         write_reproducer(path, reproducer)
         return path
@@ -72,13 +81,37 @@ class RunFolder:
 
     @property
     def summary(self) -> Path:
-        return self.root / "summary.json"
+        return self.root / "run.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"
+
+    @property
+    def sarif(self) -> Path:
+        return self.root / "findings.sarif"
+
+    @property
+    def replayed(self) -> Path:
+        """The cases of the corpus as they were when the run began."""
+        return self.root / "replayed.json"
 
     def shard(self, index: int) -> Path:
         """Where a shard leaves its tally; the folder is made."""
-        folder = self.root / "shards"
+        return self._made("shards") / f"{index}.json"
+
+    def progress(self, index: int) -> Path:
+        """Where a shard leaves what it has seen so far; the folder is made."""
+        return self._made("progress") / f"{index}.json"
+
+    def shards_begun(self) -> list[Path]:
+        """The progress of the shards that have begun, whether they have ended or not."""
+        return sorted((self.root / "progress").glob("*.json"))
+
+    def _made(self, name: str) -> Path:
+        folder = self.root / name
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{index}.json"
+        return folder
 
     def shards(self) -> list[Path]:
         """The tallies of the shards that ran to their end."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from time import monotonic
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import monotonic, time
 
 import torch
 
 from kv_canary_fuzz.strategies.case import Case
 
-from .fuzzer import Fuzzer, count_features
+from .case_source import CaseSource
+from .coverage import Coverage, pack
+from .fuzzer import Fuzzer
 from .provenance import describe
 from .run_folder import InFlight, RunFolder
 from .settings import Settings, Shard
-from .tally import Tally
+from .tally import Pace, Tally
 from .target import Target
 from .targets import load_reference, load_target
 from .verdict import judge, lines_of
@@ -39,18 +41,21 @@ def run_batches(
     target = load_target(settings.target)
     reference = load_reference(settings.reference)
     fuzzer = Fuzzer(target, reference)
-    tally = Tally()
+    source = CaseSource(settings, folder)
+    coverage = Coverage()
+    tally = Tally(paces=[Pace()])
     started = monotonic()
     for batch in batches:
         if stop() or _is_over(settings, monotonic() - started):
             break
         folder.mark_in_flight(InFlight(batch.start, len(batch)))
-        cases = fuzzer.generate(settings.seed, batch, settings.domain)
+        cases = [source.at(index) for index in batch]
         for position in fuzzer.failing(cases):
             _sight(settings, target, reference, folder, tally, cases[position], batch[position])
         tally.cases += len(batch)
-        tally.count_features(count_features(cases))
+        cover(tally, coverage, cases, batch)
         tally.seconds = monotonic() - started
+        tally.paces[0].add(len(batch), time())
         report(tally)
     folder.clear_in_flight()
     return tally
@@ -59,15 +64,18 @@ def run_batches(
 def shard_batches(settings: Settings, shard: Shard) -> Iterator[range]:
     """The case indices of each batch of a shard; endless where the campaign is bounded by time."""
     number = shard.index
-    while True:
-        first = number * settings.batch
-        end = first + settings.batch
-        if settings.cases is not None:
-            if first >= settings.cases:
-                return
-            end = min(end, settings.cases)
-        yield range(first, end)
+    while batch := settings.batch_range(number):
+        yield batch
         number += shard.of
+
+
+def cover(tally: Tally, coverage: Coverage, cases: Sequence[Case], batch: range) -> None:
+    """Count the features of a batch, and keep the indices of cases that met a new pair."""
+    counts, new = coverage.add(cases)
+    tally.count_features(counts)
+    if new:
+        tally.pairs = pack(coverage.pairs)
+        tally.reached += [batch[position] for position in new]
 
 
 def _is_over(settings: Settings, elapsed: float) -> bool:

@@ -25,16 +25,20 @@ def column_value(column: Column, index: int) -> int:
     return column.fill
 
 
+def entries_of(step: WriteStep, request: int) -> range:
+    """The flat indices of a request's entries, those that are skipped included."""
+    tokens = step.input_ids.length
+    start = max(0, min(column_value(step.write_offsets, request), tokens))
+    return range(start, max(0, min(column_value(step.write_offsets, request + 1), tokens)))
+
+
 def stamps(step: WriteStep, num_slots: int) -> dict[int, Stamp]:
     """The stamp that stays in each slot the step writes, by slot."""
     found: dict[int, Stamp] = {}
     capacity = step.write_seed_slot_indices.length
-    tokens = step.input_ids.length
     for request in range(max(0, min(step.write_num_valid_reqs, capacity))):
-        start = max(0, min(column_value(step.write_offsets, request), tokens))
-        end = max(0, min(column_value(step.write_offsets, request + 1), tokens))
         chain = 0
-        for entry in range(start, end):
+        for entry in entries_of(step, request):
             slot = column_value(step.out_cache_loc, entry)
             if 0 <= slot < num_slots:
                 found[slot] = Stamp(request, entry, chain)

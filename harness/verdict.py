@@ -95,9 +95,7 @@ def judge(case: Case, target: Target, reference: Target | None = None) -> Verdic
         return verdict
     if 0 <= case.violation_write_index <= case.ring_capacity - appended - SPARE_ROWS:
         return verdict
-    room = 2 * appended + 2 * SPARE_ROWS
-    roomy = replace(case, ring_capacity=room, violation_write_index=0, violation_ring=POISON)
-    seen, _ = _judge(roomy, target, reference)
+    seen, _ = _judge(with_room(case, appended), target, reference)
     rows = [mismatch for mismatch in seen.mismatches if mismatch.rank is Rank.ROW]
     if not rows:
         return verdict
@@ -107,6 +105,12 @@ def judge(case: Case, target: Target, reference: Target | None = None) -> Verdic
     ordered = tuple(first_cause([*lost, *rest]))
     signature = signature_of(case.steps[seen.step], ordered[0])
     return dataclasses.replace(verdict, mismatches=ordered, signature=signature)
+
+
+def with_room(case: Case, rows: int) -> Case:
+    """``case`` with a ring that holds twice ``rows`` rows, empty at first."""
+    room = 2 * rows + 2 * SPARE_ROWS
+    return replace(case, ring_capacity=room, violation_write_index=0, violation_ring=POISON)
 
 
 def _with_room(mismatch: Mismatch, step: int) -> Mismatch:

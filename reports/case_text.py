@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kv_canary_fuzz.harness.differences import FIELDS
 from kv_canary_fuzz.harness.mismatch import step_kind
-from kv_canary_fuzz.harness.stamps import column_value
+from kv_canary_fuzz.harness.stamps import column_value, entries_of
 from kv_canary_fuzz.reference import CanaryLaunchTag, RealKvHashMode
 from kv_canary_fuzz.strategies.case import (
     Case,
@@ -136,12 +136,9 @@ def _write_table(step: WriteStep) -> Table:
 
 def _write_entries(step: WriteStep) -> Iterator[tuple[int, int, int]]:
     capacity = step.write_seed_slot_indices.length
-    tokens = step.input_ids.length
     for request in range(max(0, min(step.write_num_valid_reqs, capacity))):
-        start = max(0, min(column_value(step.write_offsets, request), tokens))
-        end = max(0, min(column_value(step.write_offsets, request + 1), tokens))
         seed = column_value(step.write_seed_slot_indices, request)
-        for entry in range(start, end):
+        for entry in entries_of(step, request):
             yield request, seed, entry
 
 

@@ -9,16 +9,18 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     """What ran, what was found, how to replay it, and what was never generated."""
     settings = summary.settings
     lines = [
-        f"{settings.target} against {settings.reference}, domain {settings.domain}, "
+        f"{summary.target} against {settings.reference}, domain {settings.domain}, "
         f"seed {settings.seed}: {summary.cases:,} cases, {summary.rate:,.0f} a second and core"
     ]
+    if summary.corpus is not None:
+        use = summary.corpus
+        lines.append(f"corpus {use.folder}: {use.replayed:,} replayed, {use.added:,} added")
     if summary.never_met:
         lines.append(f"features never met: {', '.join(summary.never_met)}")
     else:
         lines.append(f"all {len(summary.features)} features met")
     if summary.findings:
-        count = len(summary.findings)
-        lines.append(f"{count} finding{'' if count == 1 else 's'}:")
+        lines.append(f"{_count_text(summary)}:")
         for finding in summary.findings:
             lines += _finding_lines(finding)
     elif summary.cases:
@@ -26,14 +28,22 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
             f"no findings; with 95 % confidence fewer than {3 / summary.cases:.2g} "
             "of such cases fail"
         )
-    lines.append(f"run folder: {folder}")
-    return lines
+    lines += [
+        f"{note.outcome}: {note.signature}" for note in summary.ledger if note.outcome != "met"
+    ]
+    return [*lines, f"report: {folder}/report.html", f"run folder: {folder}"]
+
+
+def _count_text(summary: Summary) -> str:
+    count = len(summary.findings)
+    text = f"{count} finding{'' if count == 1 else 's'}"
+    return f"{text}, {len(summary.failing)} new" if summary.settings.ledger else text
 
 
 def _finding_lines(finding: Finding) -> list[str]:
-    lines = [
-        f"  {finding.signature} ({finding.count:,} cases, first at index {finding.first_index})"
-    ]
+    standing = "" if finding.standing == "new" else f", {finding.standing}"
+    first = f"first at index {finding.first_index}" if finding.first_index >= 0 else "in the corpus"
+    lines = [f"  {finding.signature} ({finding.count:,} cases, {first}{standing})"]
     lines += [f"    {line}" for line in finding.lines[:2]]
     if finding.alone:
         lines.append(f"    {finding.alone}")

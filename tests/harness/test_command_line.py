@@ -67,7 +67,7 @@ def test_from_a_seed_to_a_reproducer_that_replays(broken: Path) -> None:
         cwd=broken,
     )
     assert ran.returncode == 1, ran.stderr
-    summary = json.loads((broken / "run" / "summary.json").read_text())
+    summary = json.loads((broken / "run" / "run.json").read_text())
     assert summary["cases"] == 300
     [finding] = summary["findings"]
     assert finding["signature"] == "write: slot_run_counter"
@@ -96,8 +96,8 @@ def test_the_result_does_not_depend_on_the_number_of_workers(broken: Path) -> No
             *("--workers", workers, "--out", f"run{workers}"),
             cwd=broken,
         )
-        summary = json.loads((broken / f"run{workers}" / "summary.json").read_text())
-        summary.pop("core_seconds")
+        summary = json.loads((broken / f"run{workers}" / "run.json").read_text())
+        summary.pop("timing")
         for finding in summary["findings"]:
             finding["file"] = finding["file"].removeprefix(f"run{workers}/")
         found.append(summary)
@@ -112,7 +112,7 @@ def test_only_the_case_that_kills_the_process_is_blamed(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert ran.returncode == 1, ran.stderr
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["cases"] == 700
     [finding] = summary["findings"]
     assert finding["signature"] == "crash: SIGSEGV"

@@ -48,8 +48,8 @@ def run(project: pytest.Pytester, *words: str) -> pytest.RunResult:
 
 
 def summary(project: pytest.Pytester, folder: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads((project.path / folder / "summary.json").read_text())
-    found.pop("core_seconds")
+    found: dict[str, object] = json.loads((project.path / folder / "run.json").read_text())
+    found.pop("timing")
     return found
 
 

@@ -1,0 +1,29 @@
+"""One small run with findings, made once, that the tests of reports look at."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from kv_canary_fuzz.harness.campaign import run_campaign
+from kv_canary_fuzz.harness.profiles import Profile, settings_for
+from kv_canary_fuzz.harness.summary import Summary, read_summary
+
+TARGET = "planted:skip_advances_chain"
+
+
+@pytest.fixture(scope="session")
+def run_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of 1,280 cases of a planted bug on two workers."""
+    root = tmp_path_factory.mktemp("report") / "run"
+    settings = settings_for(Profile.PLAIN, target=TARGET, seed=7, cases=1280, shrink_seconds=20)
+    run_campaign(settings, root, 2, Console(file=StringIO()))
+    return root
+
+
+@pytest.fixture(scope="session")
+def run_summary(run_root: Path) -> Summary:
+    return read_summary(run_root)
