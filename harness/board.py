@@ -1,0 +1,255 @@
+"""The board of planted bugs: how many cases it takes to find each, from several seeds.
+
+Every hunt for one bug from one seed runs in a worker process of its own kind: a bug that kills the
+process, or never comes back, is found as well, and takes nothing else with it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from statistics import median_low
+from time import monotonic
+
+import torch
+from msgspec import Struct
+
+from kv_canary_fuzz.kernels.planted import planted_bugs
+from kv_canary_fuzz.strategies.case import Case, VerifyStep, WriteStep
+
+from .finish import shrink_to_file
+from .fuzzer import Fuzzer
+from .provenance import describe
+from .settings import DomainName, Settings
+from .shard import UNSTEADY
+from .target import Target
+from .targets import PLANTED_PREFIX, load_target
+from .verdict import judge
+
+MOST_CASES = 20_000
+SEEDS = (1, 2, 3, 4, 5)
+CRASH = "crash"
+HANG = "hang"
+HANG_SECONDS = 120.0
+"""A worker that says nothing for so long hangs; builds and shrinking take a fraction of it."""
+
+_FIRST_BATCH = 16
+_BATCH = 128
+_SHRINK_SECONDS = 30.0
+
+
+class Hunt(Struct, frozen=True):
+    """One bug, looked for in the cases of one seed; ``shrink`` asks for a reproducer."""
+
+    bug: str
+    seed: int
+    most_cases: int
+    shrink: bool
+
+
+class Reduced(Struct, frozen=True):
+    """The size of a shrunk reproducer: steps, entries of all plans, bytes of the file."""
+
+    steps: int
+    entries: int
+    bytes: int
+
+
+class Kill(Struct, frozen=True):
+    """What a hunt came to: ``cases`` until the bug was found, None where it was not."""
+
+    cases: int | None
+    seconds: float
+    signature: str = ""
+    reduced: Reduced | None = None
+
+
+class Standing(Struct, frozen=True):
+    """One bug's line of the board; ``kills`` are in the order of the seeds."""
+
+    name: str
+    kind: str
+    description: str
+    kills: tuple[Kill, ...]
+
+    @property
+    def found(self) -> bool:
+        """Whether every seed found it."""
+        return all(kill.cases is not None for kill in self.kills)
+
+    @property
+    def median_cases(self) -> int | None:
+        """The median over the seeds; None where more than half did not find it."""
+        never = MOST_CASES * 1000
+        median = median_low(never if k.cases is None else k.cases for k in self.kills)
+        return None if median == never else median
+
+    @property
+    def seconds(self) -> float:
+        """The median time of a hunt, without shrinking."""
+        return median_low(kill.seconds for kill in self.kills)
+
+    @property
+    def shown(self) -> Kill:
+        """The hunt that was shrunk, or else the first that found something."""
+        found = (kill for kill in self.kills if kill.signature)
+        return next((k for k in self.kills if k.reduced), next(found, self.kills[0]))
+
+
+def run_board(
+    names: Sequence[str],
+    seeds: Sequence[int] = SEEDS,
+    *,
+    workers: int,
+    most_cases: int = MOST_CASES,
+    show: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Standing]:
+    """Hunt every named bug from every seed, and shrink what the first seed finds.
+
+    ``show`` gets how many hunts are done, and of how many. Raises KeyError for an unknown name.
+    """
+    bugs = {bug.name: bug for bug in planted_bugs()}
+    chosen = [bugs[name] for name in names]
+    hunts = [
+        Hunt(bug=bug.name, seed=seed, most_cases=most_cases, shrink=number == 0)
+        for bug in chosen
+        for number, seed in enumerate(seeds)
+    ]
+    kills = _run_hunts(hunts, workers, show)
+    return [
+        Standing(
+            name=bug.name,
+            kind=bug.kind,
+            description=bug.description,
+            kills=tuple(kills[bug.name, seed] for seed in seeds),
+        )
+        for bug in chosen
+    ]
+
+
+def hunt(wanted: Hunt, told: Callable[[int], None]) -> Kill:
+    """Run cases until one fails; ``told`` gets how many cases are behind before each batch."""
+    target = load_target(PLANTED_PREFIX + wanted.bug)
+    fuzzer = Fuzzer(target)
+    started = monotonic()
+    first, size = 0, _FIRST_BATCH
+    while first < wanted.most_cases:
+        told(first)
+        last = min(first + size, wanted.most_cases)
+        cases = fuzzer.generate(wanted.seed, range(first, last), DomainName.ALL)
+        failing = fuzzer.failing(cases)
+        if failing:
+            seconds = monotonic() - started
+            return _kill(wanted, target, cases[failing[0]], first + failing[0], seconds)
+        first, size = last, min(2 * size, _BATCH)
+    return Kill(cases=None, seconds=monotonic() - started)
+
+
+def _kill(wanted: Hunt, target: Target, case: Case, index: int, seconds: float) -> Kill:
+    signature = judge(case, target).signature or UNSTEADY
+    reduced = None
+    if wanted.shrink and signature != UNSTEADY:
+        reduced = _reduce(wanted, target, case, index, signature)
+    return Kill(cases=index + 1, seconds=seconds, signature=signature, reduced=reduced)
+
+
+def _reduce(wanted: Hunt, target: Target, case: Case, index: int, signature: str) -> Reduced:
+    settings = Settings(target=target.name, domain=DomainName.ALL, seed=wanted.seed)
+    original = describe(settings, case, index, signature, ())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "shrunk.kvcase.json"
+        small = shrink_to_file(original, target, None, path, _SHRINK_SECONDS).case
+        return Reduced(steps=len(small.steps), entries=entries_of(small), bytes=path.stat().st_size)
+
+
+def entries_of(case: Case) -> int:
+    """The entries of all the launches of a case."""
+    return sum(
+        step.out_cache_loc.length
+        if isinstance(step, WriteStep)
+        else step.verify_slot_indices.length
+        for step in case.steps
+        if isinstance(step, WriteStep | VerifyStep)
+    )
+
+
+class _Hunter:
+    """A worker process, the hunt that it is on, and what it last said."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=_work, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.wanted: Hunt | None = None
+        self._heard = self._began = monotonic()
+        self._behind = 0
+
+    def send(self, wanted: Hunt) -> None:
+        self.wanted, self._behind = wanted, 0
+        self._heard = self._began = monotonic()
+        self.pipe.send(wanted)
+
+    def listen(self) -> Kill | None:
+        """The hunt's end, where it has come: told by the worker, or by its death or silence."""
+        try:
+            while self.pipe.poll():
+                said = self.pipe.recv()
+                self._heard = monotonic()
+                if isinstance(said, Kill):
+                    return said
+                self._behind = said
+        except (EOFError, ConnectionError):
+            return self._lost(CRASH)
+        return self._lost(HANG) if monotonic() - self._heard > HANG_SECONDS else None
+
+    def _lost(self, signature: str) -> Kill:
+        self.end()
+        self.process.join()
+        return Kill(
+            cases=self._behind + 1, seconds=monotonic() - self._began, signature=signature
+        )
+
+    def end(self) -> None:
+        self.process.kill()
+
+
+def _run_hunts(
+    hunts: Sequence[Hunt], workers: int, show: Callable[[int, int], None]
+) -> dict[tuple[str, int], Kill]:
+    left = list(reversed(hunts))
+    kills: dict[tuple[str, int], Kill] = {}
+    hunters = [_Hunter() for _ in range(min(workers, len(hunts)))]
+    try:
+        while len(kills) < len(hunts):
+            for number, hunter in enumerate(hunters):
+                if hunter.wanted is not None and (kill := hunter.listen()) is not None:
+                    kills[hunter.wanted.bug, hunter.wanted.seed] = kill
+                    hunter.wanted = None
+                    show(len(kills), len(hunts))
+                if not hunter.process.is_alive() and hunter.wanted is None:
+                    hunter = hunters[number] = _Hunter()
+                if hunter.wanted is None and left:
+                    hunter.send(left.pop())
+            wait(_pipes(hunters), timeout=1.0)
+    finally:
+        for hunter in hunters:
+            hunter.end()
+    return kills
+
+
+def _pipes(hunters: Iterable[_Hunter]) -> list[Connection]:
+    return [hunter.pipe for hunter in hunters if hunter.wanted is not None]
+
+
+def _work(pipe: Connection) -> None:
+    torch.set_num_threads(1)
+    with suppress(EOFError):
+        while True:
+            pipe.send(hunt(pipe.recv(), pipe.send))
