@@ -1,7 +1,7 @@
 """The board of planted bugs: how many cases it takes to find each, from several seeds.
 
-Every hunt for one bug from one seed runs in a worker process of its own kind: a bug that kills the
-process, or never comes back, is found as well, and takes nothing else with it.
+Hunts run in worker processes: a bug that kills its process, or never comes back, counts as found,
+and takes no other hunt with it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import median_low
 from time import monotonic
 
+import msgspec
 import torch
 from msgspec import Struct
 
-from kv_canary_fuzz.kernels.planted import planted_bugs
 from kv_canary_fuzz.strategies.case import Case, VerifyStep, WriteStep
 
 from .finish import shrink_to_file
@@ -27,8 +27,8 @@ from .fuzzer import Fuzzer
 from .provenance import describe
 from .settings import DomainName, Settings
 from .shard import UNSTEADY
-from .target import Target
-from .targets import PLANTED_PREFIX, load_target
+from .target import Target, TargetError
+from .targets import PLANTED_PREFIX, load_target, planted_bugs
 from .verdict import judge
 
 MOST_CASES = 20_000
@@ -37,6 +37,9 @@ CRASH = "crash"
 HANG = "hang"
 HANG_SECONDS = 120.0
 """A worker that says nothing for so long hangs; builds and shrinking take a fraction of it."""
+
+HUNTS_PER_WORKER = 24
+"""A build takes some 2,000 memory mappings for its stacks, and a process may have 65,530."""
 
 _FIRST_BATCH = 16
 _BATCH = 128
@@ -101,17 +104,35 @@ class Standing(Struct, frozen=True):
         return next((k for k in self.kills if k.reduced), next(found, self.kills[0]))
 
 
+def known_bugs(asked: Sequence[str]) -> list[str]:
+    """The planted bugs that are asked for by name or kind; all where nothing is.
+
+    Raises TargetError for a word that is neither.
+    """
+    bugs = planted_bugs()
+    for word in asked:
+        if not any(word in (bug.name, bug.kind) for bug in bugs):
+            kinds = ", ".join(dict.fromkeys(bug.kind for bug in bugs))
+            raise TargetError(f"{word!r} is no planted bug and no kind; the kinds are {kinds}")
+    return [bug.name for bug in bugs if not asked or bug.name in asked or bug.kind in asked]
+
+
+def board_json(standings: Sequence[Standing]) -> bytes:
+    """The figures of a board."""
+    return msgspec.json.format(msgspec.json.encode(standings))
+
+
 def run_board(
     names: Sequence[str],
     seeds: Sequence[int] = SEEDS,
     *,
     workers: int,
     most_cases: int = MOST_CASES,
-    show: Callable[[int, int], None] = lambda done, of: None,
+    show: Callable[[int], None],
 ) -> list[Standing]:
     """Hunt every named bug from every seed, and shrink what the first seed finds.
 
-    ``show`` gets how many hunts are done, and of how many. Raises KeyError for an unknown name.
+    ``show`` gets how many hunts are done. Raises KeyError for an unknown name.
     """
     bugs = {bug.name: bug for bug in planted_bugs()}
     chosen = [bugs[name] for name in names]
@@ -190,8 +211,16 @@ class _Hunter:
         self.wanted: Hunt | None = None
         self._heard = self._began = monotonic()
         self._behind = 0
+        self._hunts = 0
+
+    @property
+    def spent(self) -> bool:
+        """Whether it is between hunts and cannot take another."""
+        over = self._hunts >= HUNTS_PER_WORKER or not self.process.is_alive()
+        return self.wanted is None and over
 
     def send(self, wanted: Hunt) -> None:
+        self._hunts += 1
         self.wanted, self._behind = wanted, 0
         self._heard = self._began = monotonic()
         self.pipe.send(wanted)
@@ -212,16 +241,14 @@ class _Hunter:
     def _lost(self, signature: str) -> Kill:
         self.end()
         self.process.join()
-        return Kill(
-            cases=self._behind + 1, seconds=monotonic() - self._began, signature=signature
-        )
+        return Kill(cases=self._behind + 1, seconds=monotonic() - self._began, signature=signature)
 
     def end(self) -> None:
         self.process.kill()
 
 
 def _run_hunts(
-    hunts: Sequence[Hunt], workers: int, show: Callable[[int, int], None]
+    hunts: Sequence[Hunt], workers: int, show: Callable[[int], None]
 ) -> dict[tuple[str, int], Kill]:
     left = list(reversed(hunts))
     kills: dict[tuple[str, int], Kill] = {}
@@ -232,8 +259,9 @@ def _run_hunts(
                 if hunter.wanted is not None and (kill := hunter.listen()) is not None:
                     kills[hunter.wanted.bug, hunter.wanted.seed] = kill
                     hunter.wanted = None
-                    show(len(kills), len(hunts))
-                if not hunter.process.is_alive() and hunter.wanted is None:
+                    show(len(kills))
+                if hunter.spent and left:
+                    hunter.end()
                     hunter = hunters[number] = _Hunter()
                 if hunter.wanted is None and left:
                     hunter.send(left.pop())
