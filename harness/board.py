@@ -20,10 +20,11 @@ import msgspec
 import torch
 from msgspec import Struct
 
-from kv_canary_fuzz.strategies.case import Case, VerifyStep, WriteStep
+from kv_canary_fuzz.strategies.case import Case
 
 from .finish import shrink_to_file
 from .fuzzer import Fuzzer
+from .opinion import entries_of
 from .provenance import describe
 from .settings import DomainName, Settings
 from .shard import UNSTEADY
@@ -186,17 +187,6 @@ def _reduce(wanted: Hunt, target: Target, case: Case, index: int, signature: str
         path = Path(folder) / "shrunk.kvcase.json"
         small = shrink_to_file(original, target, None, path, _SHRINK_SECONDS).case
         return Reduced(steps=len(small.steps), entries=entries_of(small), bytes=path.stat().st_size)
-
-
-def entries_of(case: Case) -> int:
-    """The entries of all the launches of a case."""
-    return sum(
-        step.out_cache_loc.length
-        if isinstance(step, WriteStep)
-        else step.verify_slot_indices.length
-        for step in case.steps
-        if isinstance(step, WriteStep | VerifyStep)
-    )
 
 
 class _Hunter:
