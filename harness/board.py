@@ -39,12 +39,16 @@ HANG = "hang"
 HANG_SECONDS = 120.0
 """A worker that says nothing for so long hangs; builds and shrinking take a fraction of it."""
 
-HUNTS_PER_WORKER = 24
+HUNTS_PER_WORKER = 16
 """A build takes some 2,000 memory mappings for its stacks, and a process may have 65,530."""
 
 _FIRST_BATCH = 16
 _BATCH = 128
 _SHRINK_SECONDS = 30.0
+
+
+class BoardError(Exception):
+    """A board that cannot be finished; the worker at fault has said why."""
 
 
 class Hunt(Struct, frozen=True):
@@ -65,7 +69,10 @@ class Reduced(Struct, frozen=True):
 
 
 class Kill(Struct, frozen=True):
-    """What a hunt came to: ``cases`` until the bug was found, None where it was not."""
+    """What a hunt came to: ``cases`` until the bug was found, None where it was not.
+
+    Where the process was lost, they go to the end of the batch that it was at.
+    """
 
     cases: int | None
     seconds: float
@@ -155,14 +162,14 @@ def run_board(
 
 
 def hunt(wanted: Hunt, told: Callable[[int], None]) -> Kill:
-    """Run cases until one fails; ``told`` gets how many cases are behind before each batch."""
+    """Run cases until one fails; ``told`` gets the end of each batch before it runs."""
     target = load_target(PLANTED_PREFIX + wanted.bug)
     fuzzer = Fuzzer(target)
     started = monotonic()
     first, size = 0, _FIRST_BATCH
     while first < wanted.most_cases:
-        told(first)
         last = min(first + size, wanted.most_cases)
+        told(last)
         cases = fuzzer.generate(wanted.seed, range(first, last), DomainName.ALL)
         failing = fuzzer.failing(cases)
         if failing:
@@ -200,7 +207,7 @@ class _Hunter:
         theirs.close()
         self.wanted: Hunt | None = None
         self._heard = self._began = monotonic()
-        self._behind = 0
+        self._under_way = 0
         self._hunts = 0
 
     @property
@@ -211,7 +218,7 @@ class _Hunter:
 
     def send(self, wanted: Hunt) -> None:
         self._hunts += 1
-        self.wanted, self._behind = wanted, 0
+        self.wanted, self._under_way = wanted, 0
         self._heard = self._began = monotonic()
         self.pipe.send(wanted)
 
@@ -223,15 +230,20 @@ class _Hunter:
                 self._heard = monotonic()
                 if isinstance(said, Kill):
                     return said
-                self._behind = said
+                self._under_way = said
         except (EOFError, ConnectionError):
             return self._lost(CRASH)
         return self._lost(HANG) if monotonic() - self._heard > HANG_SECONDS else None
 
     def _lost(self, signature: str) -> Kill:
-        self.end()
+        """What a worker that says nothing any more found; BoardError where it was at fault."""
+        if signature == HANG:
+            self.end()
         self.process.join()
-        return Kill(cases=self._behind + 1, seconds=monotonic() - self._began, signature=signature)
+        status = self.process.exitcode
+        if status is not None and status >= 0:
+            raise BoardError(f"a worker of the board ended with status {status}")
+        return Kill(cases=self._under_way, seconds=monotonic() - self._began, signature=signature)
 
     def end(self) -> None:
         self.process.kill()

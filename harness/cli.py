@@ -17,7 +17,7 @@ from kv_canary_fuzz.reports.case_text import case_text
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from .bench import fast_path, reference_speed
-from .board import SEEDS, board_json, known_bugs, run_board
+from .board import SEEDS, BoardError, board_json, known_bugs, run_board
 from .campaign import default_folder, fresh_seed, run_campaign, usable_cores
 from .finish import shrink_to_file
 from .gpu_bench import BenchError
@@ -194,6 +194,6 @@ def main() -> None:
     """The console script: errors that are the caller's are one line and exit status 2."""
     try:
         app()
-    except (TargetError, ReproducerError, BenchError) as error:
+    except (TargetError, ReproducerError, BenchError, BoardError) as error:
         print(error, file=sys.stderr)
         sys.exit(USAGE_ERROR)
