@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 COMPARED := $(VENV)/.compared
 PACKAGES := harness kernels reference reports strategies
 
-.PHONY: fuzz test venv lint bench clean
+.PHONY: fuzz test venv lint bench mutants clean
 
 fuzz: venv
 	$(BIN)/kv-canary-fuzz run --target $(TARGET) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
@@ -46,6 +46,9 @@ lint: venv
 
 bench: venv
 	$(BIN)/kv-canary-fuzz bench
+
+mutants: venv
+	$(BIN)/kv-canary-fuzz mutants
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache

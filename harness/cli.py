@@ -10,14 +10,17 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
+from kv_canary_fuzz.reports.board_text import board_table, closing_lines, kinds_table
 from kv_canary_fuzz.reports.case_text import case_text
 from kv_canary_fuzz.reports.comparison_text import comparison_lines
 from kv_canary_fuzz.reports.publish import render
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from .bench import fast_path, reference_speed
+from .board import SEEDS, BoardError, board_json, known_bugs, run_board
 from .campaign import default_folder, run_campaign, usable_cores
 from .cli_kept import corpus_app, ledger_app
 from .corpus import CorpusError
@@ -38,6 +41,7 @@ from .verdict import judge
 USAGE_ERROR = 2
 CALLERS_ERRORS = (
     BenchError,
+    BoardError,
     CorpusError,
     LedgerError,
     ReproducerError,
@@ -197,6 +201,33 @@ def targets() -> None:
             state = f"no: {error}"
         table.add_row(name, what, state)
     Console().print(table, highlight=False, markup=False)
+
+
+@app.command()
+def mutants(
+    only: Annotated[list[str] | None, typer.Option(help="A bug's name or a kind of bugs.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Campaign seeds, from 1 on.")] = len(SEEDS),
+    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    json: Annotated[Path | None, typer.Option(help="A file for the figures.")] = None,
+) -> None:
+    """Hunt every planted bug; exit status 1 where a seed did not find one."""
+    console = Console(width=160)
+    names = known_bugs(only or ())
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("hunts", total=len(names) * seeds)
+        standings = run_board(
+            names,
+            range(1, seeds + 1),
+            workers=workers or usable_cores(),
+            show=lambda done: progress.update(task, completed=done),
+        )
+    if json is not None:
+        json.write_bytes(board_json(standings))
+    for table in (board_table(standings), kinds_table(standings)):
+        console.print(table, highlight=False, markup=False)
+    for line in closing_lines(standings):
+        console.print(line, highlight=False, markup=False)
+    raise typer.Exit(0 if all(standing.found for standing in standings) else 1)
 
 
 def _explain(console: Console, found: Reproducer, target: Target, reference: Target | None) -> bool:

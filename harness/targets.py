@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.strategies.classify import Domain
 
 from .target import Target, TargetError, load_module_target, target_of
+
+if TYPE_CHECKING:
+    from kv_canary_fuzz.kernels.planted import PlantedBug
 
 PLANTED_PREFIX = "planted:"
 
@@ -22,7 +25,7 @@ def _emulated() -> Target:
 def _planted(name: str) -> Target:
     from kv_canary_fuzz.kernels import planted
 
-    known = [bug.name for bug in planted.planted_bugs()]
+    known = [bug.name for bug in planted_bugs()]
     if name not in known:
         raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
     return _emulated_target(PLANTED_PREFIX + name, lambda: planted.build_planted(name))
@@ -94,6 +97,13 @@ def _sglang() -> Target:
         verify=verify,
         domains=frozenset({Domain.VALID}),
     )
+
+
+def planted_bugs() -> tuple[PlantedBug, ...]:
+    """The bugs that ``planted:NAME`` targets have."""
+    from kv_canary_fuzz.kernels import planted
+
+    return planted.planted_bugs()
 
 
 def load_limits() -> Any:

@@ -24,7 +24,7 @@ SHAPES = spread(
 """Steps of a case: w writes, c corrupts, v verifies."""
 
 _MIX = spread(("valid", 8), ("refused", 1), ("hardened", 1))
-_WIDE_PERCENT = 0.1
+_WIDE_PERCENT = 0.3
 """Cases with more requests or entries than a grid dimension holds: they cost milliseconds each."""
 
 

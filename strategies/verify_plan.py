@@ -118,9 +118,11 @@ def draw_verify(draw: Draw, book: Book) -> VerifyStep:
 
 def draw_wide_verify(draw: Draw, book: Book) -> VerifyStep:
     """More entries than a grid dimension holds, all for slot 0 but the last."""
-    count = draw.choice((65535, 65536, 70000))
+    count = draw.choice((65535, 65536, 65537, 70000))
     slot = draw.integer(0, book.state.num_slots - 1)
     token, position, previous = book.stamps.get(slot, (3, 4, -1))
+    if draw.chance(50):
+        position = different(draw, position)
     return VerifyStep(
         verify_slot_indices=Column(length=count, tail=(slot,)),
         verify_expected_tokens=Column(length=count, tail=(token,)),

@@ -37,6 +37,10 @@ _SEEDS = spread(
 _EXTRA = spread((0, 8), (1, 3), (2, 2), (3, 1), (5, 1), (31, 1))
 _BOUNDARIES = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
 
+_STRETCH_PERCENT = 0.25
+_STRETCHED = (129, 200, 257, 258, 300, 385)
+"""Entries of a request that names its few slots over and over: long at the price of a short one."""
+
 
 def _near_boundary(draw: Draw, room: int) -> int:
     """A size beside a warp or block boundary that fits into ``room``, or ``room`` itself."""
@@ -153,9 +157,13 @@ class _Launch:
         self.positions = draw.integers(lead, 0, 99)
         skips, duplicates = draw.chance(25), draw.chance(15)
         written, taken = set(self.order), 0
+        stretched = draw.chance(_STRETCH_PERCENT)
         for size in sizes:
             own = self.order[taken : taken + size]
             taken += size
+            if stretched and own:
+                size, stretched = draw.choice(_STRETCHED), False
+                own = [own[i] for i in draw.integers(size, 0, len(own) - 1)]
             seed = _draw_seed(draw, book, own, written, asserting)
             self.seeds.append(seed)
             self.offsets.append(self.offsets[-1] + size)
@@ -209,7 +217,7 @@ def draw_write(draw: Draw, book: Book) -> WriteStep:
 
 def draw_wide_write(draw: Draw, book: Book) -> WriteStep:
     """A plan of more requests than a grid dimension holds, all empty but the last."""
-    active = draw.choice((65535, 65536, 70000))
+    active = draw.choice((65535, 65536, 65537, 70000))
     slot = draw.integer(0, book.state.num_slots - 1)
     token, position = tokens(draw, 1)[0], position_base(draw, 1)
     book.stamp(slot, token, position, -1)
