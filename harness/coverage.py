@@ -53,8 +53,8 @@ def incidence(cases: Sequence[Case]) -> npt.NDArray[np.float32]:
 
 
 def present_features(case: Case) -> npt.NDArray[np.intp]:
-    """The indices in NAMES of a case's features."""
-    return np.array(sorted(_INDEX[name] for name in features(case)), np.intp)
+    """The indices in NAMES of a case's features; sizes too rare to be listed have none."""
+    return np.array(sorted(_INDEX[name] for name in features(case) if name in _INDEX), np.intp)
 
 
 def pack(pairs: Pairs) -> bytes:

@@ -79,8 +79,7 @@ def test_tables_and_closing_lines():
     text = text_of(board_table([found, missed]), kinds_table([found, missed]))
 
     assert [line.split() for line in text.splitlines() if "early" in line] == [
-        ["│", "rows", "│", "early", "│", "yes", "│", "4", "│", "0.50", "│", "write:", "x", "│"]
-        + ["│", "│", "│"]
+        [*"│ rows │ early │ yes │ 4 │ 0.50 │ write: x │".split(), "│", "│", "│"]
     ]
     assert "2 of 3" in text
     assert closing_lines([found, missed]) == [
