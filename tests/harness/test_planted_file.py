@@ -50,9 +50,7 @@ def test_descriptions_are_one_sentence():
 
 
 def test_a_patch_that_no_longer_applies_fails_the_build():
-    with pytest.raises(
-        PatchError, match=r"hash\.cuh: the text to replace must occur once, found 0"
-    ):
+    with pytest.raises(PatchError, match=r"hash\.cuh: .* must occur once, found 0"):
         apply_patches(read_sources(), [Patch("hash.cuh", "no such text", "")])
 
 
