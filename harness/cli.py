@@ -22,6 +22,8 @@ from .campaign import default_folder, run_campaign, usable_cores
 from .cli_kept import corpus_app, ledger_app
 from .corpus import CorpusError
 from .finish import shrink_to_file
+from .gpu_bench import BenchError
+from .gpu_report import report_gpu_bench
 from .ledger import LedgerError
 from .opinion import who_stands_alone
 from .profiles import Profile, settings_for
@@ -34,6 +36,10 @@ from .targets import BUILTIN, load_reference, load_target
 from .verdict import judge
 
 USAGE_ERROR = 2
+CALLERS_FAULT = (
+    *(TargetError, ReproducerError, RunError, CorpusError, LedgerError),
+    BenchError,
+)
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
@@ -141,9 +147,15 @@ def bench(
     target: TargetOption = "emulated",
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
     batches: Annotated[int, typer.Option(help="Batches of 128 cases.")] = 60,
+    shuffled: Annotated[bool, typer.Option(help="On a GPU: slots in random order.")] = False,
+    json: Annotated[Path | None, typer.Option(help="On a GPU: a file for the figures.")] = None,
 ) -> None:
-    """Measure cases per second, the split by stage, and the reference's entries per second."""
-    for line in (*fast_path(load_target(target), seed=seed, batches=batches), *reference_speed()):
+    """Measure a target: on a GPU its launches one by one, elsewhere cases per second."""
+    chosen = load_target(target)
+    if chosen.device == "cuda":
+        report_gpu_bench(chosen, Console(width=120), shuffled=shuffled, json_file=json)
+        return
+    for line in (*fast_path(chosen, seed=seed, batches=batches), *reference_speed()):
         typer.echo(line)
 
 
@@ -201,6 +213,6 @@ def main() -> None:
     """The console script: errors that are the caller's are one line and exit status 2."""
     try:
         app()
-    except (TargetError, ReproducerError, RunError, CorpusError, LedgerError) as error:
+    except CALLERS_FAULT as error:
         print(error, file=sys.stderr)
         sys.exit(USAGE_ERROR)

@@ -1,5 +1,8 @@
 """The kv-canary subpackage of an installed sglang, without sglang's own initialisation.
 
+Its CUDA kernels are compiled by its own loader when they are first launched, which needs nvcc,
+ninja and the package apache-tvm-ffi.
+
 Importing sglang proper wants about ninety other packages. Its kv-canary modules need a handful of
 its files, so packages on the way to them are entered into ``sys.modules`` as bare folders.
 """
@@ -33,20 +36,36 @@ def load_sglang_reference() -> tuple[Launcher, Launcher]:
 
     Raises TargetError where sglang is missing, has no kv-canary, or cannot be imported.
     """
+    write, verify = _import_modules("write_ref", "verify_ref")
+    return (
+        write.launch_canary_write_kernel_torch_reference,
+        verify.launch_canary_verify_kernel_torch_reference,
+    )
+
+
+def load_sglang_kernels() -> tuple[Launcher, Launcher]:
+    """The write and verify launchers of sglang's CUDA kernels.
+
+    Raises TargetError as for the reference, or where there is no GPU or no loader for them.
+    """
+    if not torch.cuda.is_available():
+        raise TargetError("sglang's kernels need a GPU, and torch sees no CUDA device")
+    if importlib.util.find_spec("tvm_ffi") is None:
+        raise TargetError("sglang's kernels need its loader: pip install apache-tvm-ffi")
+    write, verify = _import_modules("write", "verify")
+    return write.launch_canary_write_kernel, verify.launch_canary_verify_kernel
+
+
+def _import_modules(*names: str) -> list[ModuleType]:
     root = _installed_root()
     folder = root.joinpath(*PACKAGE.split(".")[1:])
     if not folder.is_dir():
         raise TargetError(f"the installed sglang has no {PACKAGE}: supported is 0.5.23")
     _enter_bare_packages(root)
     try:
-        write = importlib.import_module(f"{PACKAGE}.write_ref")
-        verify = importlib.import_module(f"{PACKAGE}.verify_ref")
+        return [importlib.import_module(f"{PACKAGE}.{name}") for name in names]
     except ImportError as error:
         raise TargetError(f"sglang's kv-canary cannot be imported: {error}") from error
-    return (
-        write.launch_canary_write_kernel_torch_reference,
-        verify.launch_canary_verify_kernel_torch_reference,
-    )
 
 
 def _installed_root() -> Path:

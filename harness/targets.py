@@ -83,11 +83,35 @@ def _sglang_reference() -> Target:
     )
 
 
+def _sglang() -> Target:
+    from .sglang import load_sglang_kernels
+
+    write, verify = load_sglang_kernels()
+    return Target(
+        name="sglang",
+        device="cuda",
+        write=write,
+        verify=verify,
+        domains=frozenset({Domain.VALID}),
+    )
+
+
+def load_limits() -> Any:
+    """The kernels that bound the others' speed: ``nothing()`` and ``mix_chain(tokens)``.
+
+    Raises TargetError where they cannot be built or run.
+    """
+    from kv_canary_fuzz.kernels import limits
+
+    return _built(limits.Limits)
+
+
 BUILTIN: dict[str, tuple[str, Callable[[], Target]]] = {
     "emulated": ("our CUDA source, run on the CPU", _emulated),
     "cuda": ("our CUDA source on a GPU", _cuda),
     "torch": ("our torch reference", _torch),
     "scalar": ("the contract in plain Python integers", _scalar),
+    "sglang": ("the CUDA kernels of an installed sglang, on a GPU", _sglang),
     "sglang-reference": ("the torch reference of an installed sglang", _sglang_reference),
 }
 

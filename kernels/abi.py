@@ -24,6 +24,7 @@ KERNELS = (
     "kv_canary_write_folded",
     "kv_canary_write_plain",
     "kv_canary_verify_folded",
+    "kv_canary_verify_heads",
     "kv_canary_verify_plain",
 )
 
@@ -39,8 +40,8 @@ _WIDE_BYTES = 16
 class Packed(NamedTuple):
     """A launch ready for a kernel.
 
-    ``walkers`` and ``folders`` are the warps of each role that could have work at most; verify has
-    one role, whose warps count as folders.
+    ``walkers`` are the crews and ``folders`` the warps of each role that could have work at most;
+    verify has one role, whose warps count as folders.
     """
 
     kernel: str
@@ -49,9 +50,12 @@ class Packed(NamedTuple):
     folders: int
 
     def blocks(self, block_warps: int, max_blocks: int) -> int:
-        """The grid: as many blocks as could have work, from 1 to ``max_blocks``."""
-        split = (block_warps + 1) // 2 if self.walkers and self.folders else block_warps
-        wanted = -(-max(self.walkers, self.folders) // split)
+        """The grid: as many blocks as could have work, from 1 to ``max_blocks``.
+
+        A crew gets a block of its own, since warps that share a multiprocessor slow each other.
+        """
+        folding_warps = (block_warps + 1) // 2 if self.walkers else block_warps
+        wanted = max(self.walkers, -(-self.folders // folding_warps))
         return max(1, min(wanted, max_blocks))
 
 
@@ -117,8 +121,11 @@ def pack_verify(launch: VerifyLaunch, max_sources: int) -> Packed:
         capacity,
         1 if launch.check_verify_expected_token else 0,
     )
-    kernel = "kv_canary_verify_folded" if sources else "kv_canary_verify_plain"
-    return Packed(kernel, words, 0, _fold_warps(capacity, shift))
+    if not sources:
+        return Packed("kv_canary_verify_plain", words, 0, _fold_warps(capacity, 0))
+    if _short_folds(sources):
+        return Packed("kv_canary_verify_heads", words, 0, _fold_warps(capacity, 0))
+    return Packed("kv_canary_verify_folded", words, 0, _fold_warps(capacity, shift))
 
 
 @lru_cache(maxsize=64)
@@ -152,6 +159,10 @@ def _source_words(source: RealKvSource, partial: bool) -> tuple[int, ...]:
     )
 
 
+def _short_folds(sources: list[tuple[int, ...]]) -> bool:
+    return all(source[-1] == consts.PARTIAL_FOLD_BYTES for source in sources)
+
+
 def _canary_words(
     context: VerifyOrWriteContext,
     sources: list[tuple[int, ...]],
@@ -174,7 +185,7 @@ def _canary_words(
         int(context.kernel_kind),
         len(sources),
         source_shift,
-        1 if all(source[-1] == consts.PARTIAL_FOLD_BYTES for source in sources) else 0,
+        1 if _short_folds(sources) else 0,
     ]
     for source in sources:
         words += source

@@ -31,9 +31,10 @@ BLOCK_THREADS = 256
 
 BLOCKS_PER_MULTIPROCESSOR = {
     "kv_canary_write_folded": 2,
-    "kv_canary_write_plain": 4,
+    "kv_canary_write_plain": 2,
     "kv_canary_verify_folded": 2,
-    "kv_canary_verify_plain": 6,
+    "kv_canary_verify_heads": 3,
+    "kv_canary_verify_plain": 4,
 }
 """How many blocks of a kernel a multiprocessor is given at most: what its registers allow."""
 
@@ -59,24 +60,27 @@ class DeviceBuild:
             self._multiprocessors = int(current.attributes["MultiProcessorCount"])
             try:
                 module = cupy.RawModule(code=text, options=options)
-                self._functions = {kernel: module.get_function(kernel) for kernel in abi.KERNELS}
+                kernels = {name: module.get_function(name) for name in abi.KERNELS}
             except cupy.cuda.compiler.CompileException as error:
                 raise CompileError(f"NVRTC refused the kernel source:\n{error}") from error
             # Asking for an attribute loads a kernel, which cannot be done during a capture.
-            self.registers = {
-                kernel: int(function.num_regs) for kernel, function in self._functions.items()
-            }
+            self.registers = {name: int(kernel.num_regs) for name, kernel in kernels.items()}
+            self._functions = {name: kernel.kernel for name, kernel in kernels.items()}
 
     def launch(self, packed: abi.Packed) -> None:
         """Put one grid on the current torch stream of the device."""
         per_multiprocessor = BLOCKS_PER_MULTIPROCESSOR[packed.kernel]
         max_blocks = per_multiprocessor * self._multiprocessors
         blocks = packed.blocks(BLOCK_THREADS // abi.WARP_LANES, max_blocks)
-        handle = torch.cuda.current_stream(self._device).cuda_stream
         # An array of one element is what CuPy passes by value.
         words = np.frombuffer(packed.words, dtype=f"V{len(packed.words)}")
-        with self._cupy.cuda.Device(self._device), _stream(self._device, handle):
-            self._functions[packed.kernel]((blocks,), (BLOCK_THREADS,), (words,))
+        stream = current_cupy_stream(self._device)
+        function = self._functions[packed.kernel]
+        if torch.cuda.current_device() == self._device:
+            function((blocks,), (BLOCK_THREADS,), (words,), stream=stream)
+            return
+        with self._cupy.cuda.Device(self._device):
+            function((blocks,), (BLOCK_THREADS,), (words,), stream=stream)
 
 
 class GpuKernels:
@@ -84,7 +88,7 @@ class GpuKernels:
 
     def __init__(self, max_sources: int, text: str) -> None:
         self.max_sources = max_sources
-        self._cupy = _import_cupy()
+        self._cupy = import_cupy()
         self._text = text
         self._builds: dict[int, DeviceBuild] = {}
 
@@ -148,9 +152,14 @@ def build(max_sources: int | None = None, patches: Sequence[Patch] = ()) -> GpuK
     return GpuKernels(abi.source_bound(max_sources), text)
 
 
+def current_cupy_stream(device: int) -> Any:
+    """Torch's current stream of a device as one of CuPy's."""
+    return _stream(device, torch.cuda.current_stream(device).cuda_stream)
+
+
 @lru_cache(maxsize=256)
 def _stream(device: int, handle: int) -> Any:
-    cuda = _import_cupy().cuda
+    cuda = import_cupy().cuda
     if handle == 0:
         return cuda.Stream.null
     if hasattr(cuda.Stream, "from_external"):
@@ -158,7 +167,7 @@ def _stream(device: int, handle: int) -> Any:
     return cuda.ExternalStream(handle, device)
 
 
-def _import_cupy() -> Any:
+def import_cupy() -> Any:
     """CuPy, for the CUDA of this torch. Raises GpuUnavailable with the extra to install."""
     version = torch.version.cuda
     if version is None or not torch.cuda.is_available():

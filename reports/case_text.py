@@ -48,8 +48,8 @@ def content_text(content: Content) -> str:
 
 def _state_text(case: Case) -> Text:
     return Text(
-        f"state: {case.num_slots} slots of stride {case.slot_stride_bytes} "
-        f"({content_text(case.canary_buf)}); ring of {case.ring_capacity} rows, "
+        f"state: num_slots {case.num_slots}, stride {case.slot_stride_bytes} "
+        f"({content_text(case.canary_buf)}); ring capacity {case.ring_capacity}, "
         f"write index {case.violation_write_index}; slot runs {case.slot_run_counter}, "
         f"kernel runs {case.kernel_run_counter}; "
         f"hash mode {RealKvHashMode(case.real_kv_hash_mode).name}; schedule {case.schedule}"

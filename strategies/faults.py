@@ -106,13 +106,17 @@ def tensor_names(case: Case, step: Launch, kind: str) -> list[str]:
     return []
 
 
-def subject(fault: Fault) -> str:
-    """What a fault is put upon: two faults of one step need different subjects."""
+def subjects(fault: Fault) -> frozenset[str]:
+    """What a fault is put upon: two faults of one step may have nothing in common.
+
+    Lengths are one subject, since two wrong ones can fit each other and make a legal launch.
+    """
     if fault.kind == "slot_stride":
-        return "canary_buf"
+        return frozenset({"canary_buf"})
     if fault.kind in ("too_many_sources", "hash_mode"):
-        return fault.kind
-    return fault.tensor.partition("]")[0]
+        return frozenset({fault.kind})
+    tensor = fault.tensor.partition("]")[0]
+    return frozenset({tensor, "lengths"} if fault.kind == "shape" else {tensor})
 
 
 def source_of(case: Case, fault: Fault) -> Source:
@@ -186,14 +190,14 @@ def draw_fault(draw: Draw, case: Case, step: Launch) -> Fault | None:
 def draw_faults(draw: Draw, case: Case, step: Launch) -> tuple[Fault, ...]:
     """One fault or two on different things; a wrong dtype where nothing else was met."""
     wanted = 2 if draw.chance(30) else 1
-    faults: dict[str, Fault] = {}
+    faults: list[Fault] = []
     for _ in range(4):
         fault = draw_fault(draw, case, step)
-        if fault is not None:
-            faults.setdefault(subject(fault), fault)
+        if fault is not None and not any(subjects(fault) & subjects(other) for other in faults):
+            faults.append(fault)
         if len(faults) == wanted:
             break
-    return tuple(faults.values()) or (Fault(kind="dtype", tensor="canary_buf"),)
+    return tuple(faults) or (Fault(kind="dtype", tensor="canary_buf"),)
 
 
 def why_not(case: Case, step: Launch, fault: Fault) -> str | None:

@@ -7,7 +7,7 @@ from kv_canary_fuzz.reference.enums import CanaryLaunchTag, RealKvHashMode
 
 from .case import Case, Column, CorruptStep, Flip, Source, Step, VerifyStep, WriteStep
 from .content import Content
-from .faults import VERIFY_COLUMNS, WRITE_COLUMNS, Launch, subject, why_not
+from .faults import VERIFY_COLUMNS, WRITE_COLUMNS, Launch, subjects, why_not
 from .values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 MOST_BYTES = 256 * 2**20
@@ -194,8 +194,8 @@ def _check_faults(case: Case, step: Launch, place: str) -> None:
     met: set[str] = set()
     for i, fault in enumerate(step.faults):
         reason = why_not(case, step, fault)
-        if reason is None and subject(fault) in met:
+        if reason is None and subjects(fault) & met:
             reason = "another fault is put upon the same thing"
         if reason is not None:
             raise MalformedCase(f"{place}.faults[{i}]", reason)
-        met.add(subject(fault))
+        met |= subjects(fault)

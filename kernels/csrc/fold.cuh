@@ -1,7 +1,8 @@
 // The real-KV hash of up to 32 slots at a time, one warp working together.
 //
-// fold_warp returns to lane k the hash of the slot that lane k named (NO_SLOT: no bytes are read,
-// and the result means nothing). Three ways, chosen by the launch and by how much work there is:
+// Each way of folding returns to lane k the hash of the slot that lane k named (NO_SLOT: no bytes
+// are read, and the result means nothing). There are three, chosen by the launch (fold_heads or
+// fold_rows) and by how much work there is:
 //
 // - heads: every source folds 16 bytes (mode PARTIAL). A lane loads one vector of each source.
 // - spread: few slots. A lane folds one source of one slot, so the sources of a slot go at once;
@@ -51,8 +52,9 @@ __device__ __forceinline__ const u8* token_bytes(const KvSource& source, u64 slo
     return source.base + page * source.row_step + token * source.num_bytes_per_token;
 }
 
+// Real KV is read once: it is the first to go from the cache, before slots that are half stamped.
 __device__ __forceinline__ ulonglong2 load_chunk(const u8* at) {
-    return __ldg(reinterpret_cast<const ulonglong2*>(at));
+    return __ldcs(reinterpret_cast<const ulonglong2*>(at));
 }
 
 __device__ __forceinline__ u64 fold_chunk(u64 folded, const ulonglong2& chunk) {
@@ -184,9 +186,8 @@ __device__ __forceinline__ u64 fold_staged(const KvCanary& canary, u64 slot, u32
     return combined;
 }
 
-__device__ __forceinline__ u64 fold_warp(const KvCanary& canary, u64 slot, FoldShape shape, u32 lane,
+__device__ __forceinline__ u64 fold_rows(const KvCanary& canary, u64 slot, FoldShape shape, u32 lane,
                                          FoldSpace& space) {
-    if (canary.short_folds) return fold_heads(canary, slot);
     if (shape.spread) return fold_spread(canary, slot, shape.lane_shift, lane);
     return fold_staged(canary, slot, lane, space);
 }

@@ -12,6 +12,13 @@
 #define KV_UNROLL_BY(n)
 #endif
 
+#ifdef __CUDACC__
+// Waits until that many threads of the block, whole warps, have come to the barrier of that number.
+__device__ __forceinline__ void named_barrier(u32 number, u32 threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+#endif
+
 constexpr u32 FULL_WARP = 0xFFFFFFFFu;
 constexpr u32 WARP_LANES = 32;
 constexpr u64 NO_SLOT = ~0ull;

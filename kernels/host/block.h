@@ -11,7 +11,7 @@ namespace kv_host {
 constexpr unsigned LANES = 32;
 constexpr unsigned MAX_WARPS_PER_BLOCK = 32;
 
-enum class State : unsigned char { READY, IN_WARP_OPERATION, AT_BARRIER, ENDED };
+enum class State : unsigned char { READY, IN_WARP_OPERATION, AT_BARRIER, AT_NAMED_BARRIER, ENDED };
 enum class Operation : unsigned char { SYNC, SHUFFLE, BALLOT, MATCH_ANY, REDUCE_ADD };
 
 struct Index {
@@ -88,6 +88,16 @@ inline uint64_t warp_operation(Operation operation, unsigned mask, uint64_t valu
 inline void block_barrier(Place place) {
     Fiber& fiber = *current;
     fiber.state = State::AT_BARRIER;
+    fiber.place = place;
+    leave(fiber);
+}
+
+// Waits for `threads` threads of the block in the barrier of that number.
+inline void named_barrier(unsigned number, unsigned threads, Place place) {
+    Fiber& fiber = *current;
+    fiber.state = State::AT_NAMED_BARRIER;
+    fiber.mask = number;
+    fiber.source_lane = threads;
     fiber.place = place;
     leave(fiber);
 }

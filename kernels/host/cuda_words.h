@@ -5,6 +5,7 @@
 
 #define __global__
 #define __device__
+#define __host__
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
@@ -38,12 +39,21 @@ inline T __ldg(const T* at) {
     return *at;
 }
 
+template <class T>
+inline T __ldcs(const T* at) {
+    return *at;
+}
+
 #define KV_PLACE \
     const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define KV_HERE \
     kv_host::Place { file, line }
 
 inline void __syncthreads(KV_PLACE) { kv_host::block_barrier(KV_HERE); }
+
+inline void named_barrier(unsigned number, unsigned threads, KV_PLACE) {
+    kv_host::named_barrier(number, threads, KV_HERE);
+}
 
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, KV_PLACE) {
     kv_host::warp_operation(kv_host::Operation::SYNC, mask, 0, 0, KV_HERE);
@@ -109,6 +119,13 @@ inline T atomicAdd(T* at, T value) {
 
 inline int atomicAdd(int* at, int value) {
     return static_cast<int>(atomicAdd(reinterpret_cast<unsigned*>(at), static_cast<unsigned>(value)));
+}
+
+template <class T>
+inline T atomicMax(T* at, T value) {
+    const T before = *at;
+    if (value > before) *at = value;
+    return before;
 }
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }

@@ -6,4 +6,5 @@
 KV_EXPORT_LAUNCH(kv_canary_write_folded)
 KV_EXPORT_LAUNCH(kv_canary_write_plain)
 KV_EXPORT_LAUNCH(kv_canary_verify_folded)
+KV_EXPORT_LAUNCH(kv_canary_verify_heads)
 KV_EXPORT_LAUNCH(kv_canary_verify_plain)

@@ -1,9 +1,9 @@
 // Runs the threads of one block as fibers, and makes barriers and warp operations out of switches.
 //
 // A thread runs until it needs others: at a warp operation it waits for the lanes that its mask
-// names, at __syncthreads for the whole block. What the threads of a warp do between two such
-// points is one round; the order within a round, and which warp has the next one, follow the
-// schedule seed. A warp operation takes place once every lane of its mask that has not ended waits
+// names, at __syncthreads for the whole block, at a named barrier for as many threads as it says.
+// What the threads of a warp do between two such points is one round; the order within a round, and
+// which warp has the next one, follow the schedule seed. A warp operation takes place once every lane of its mask that has not ended waits
 // in the same one, at the same place with the same mask. Where nothing can go on any more, the
 // launch fails and says who waits where.
 #pragma once
@@ -33,6 +33,7 @@ inline void run_round(Fiber* warp, unsigned ready) {
 
 inline const char* words_for(const Fiber& fiber) {
     if (fiber.state == State::AT_BARRIER) return "__syncthreads";
+    if (fiber.state == State::AT_NAMED_BARRIER) return "a named barrier";
     switch (fiber.operation) {
         case Operation::SYNC: return "__syncwarp";
         case Operation::SHUFFLE: return "a shuffle";
@@ -57,7 +58,8 @@ inline void describe_deadlock() {
                    other.place.file == fiber.place.file && other.mask == fiber.mask;
         }
         if (told || used >= block.error_bytes) continue;
-        const unsigned mask = fiber.state == State::AT_BARRIER ? 0xFFFFFFFFu : fiber.mask;
+        const bool in_warp_operation = fiber.state == State::IN_WARP_OPERATION;
+        const unsigned mask = in_warp_operation ? fiber.mask : 0xFFFFFFFFu;
         used += static_cast<size_t>(snprintf(block.error + used, block.error_bytes - used,
                                              "%s thread %u waits in %s at %s:%d for lanes %08x",
                                              clauses ? ";" : "", t, words_for(fiber), fiber.place.file,
@@ -94,6 +96,28 @@ inline bool open_barrier(bool& all_ended) {
     return true;
 }
 
+// Lets the threads through a named barrier where all that it waits for stand there. Returns false
+// where there is none to let through.
+inline bool open_named_barrier() {
+    for (unsigned t = 0; t < block.threads; ++t) {
+        const Fiber& first = block.fibers[t];
+        if (first.state != State::AT_NAMED_BARRIER) continue;
+        const unsigned number = first.mask, wanted = first.source_lane;
+        unsigned waiting = 0;
+        for (unsigned u = 0; u < block.threads; ++u) {
+            const Fiber& fiber = block.fibers[u];
+            waiting += fiber.state == State::AT_NAMED_BARRIER && fiber.mask == number;
+        }
+        if (waiting < wanted) continue;
+        for (unsigned u = 0; u < block.threads; ++u) {
+            Fiber& fiber = block.fibers[u];
+            if (fiber.state == State::AT_NAMED_BARRIER && fiber.mask == number) fiber.state = State::READY;
+        }
+        return true;
+    }
+    return false;
+}
+
 inline bool run_block() {
     for (unsigned t = 0; t < block.threads; ++t) {
         Fiber& fiber = block.fibers[t];
@@ -111,7 +135,7 @@ inline bool run_block() {
         unsigned ready = 0;
         if (Fiber* warp = pick_warp(ready)) {
             run_round(warp, ready);
-        } else if (!open_barrier(all_ended)) {
+        } else if (!open_named_barrier() && !open_barrier(all_ended)) {
             if (!all_ended) describe_deadlock();
             return all_ended;
         }

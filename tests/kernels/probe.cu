@@ -52,6 +52,14 @@ extern "C" __global__ void probe(const __grid_constant__ ProbeLaunch launch) {
             if (lane < 16) out[t] = __ballot_sync(FULL_WARP, 1);
             else out[t] = __ballot_sync(FULL_WARP, 1);
             break;
+        case 17:  // two warps of four meet, and one reads what the other left
+            if (t / WARP_LANES == 1) shared[lane] = t;
+            if (t / WARP_LANES < 2) named_barrier(3, 2 * WARP_LANES);
+            out[t] = t < WARP_LANES ? shared[lane] : 0;
+            break;
+        case 18:  // one warp of two comes
+            if (t < WARP_LANES) named_barrier(3, 2 * WARP_LANES);
+            break;
         case 16: out[t] = blockIdx.x * 1000 + gridDim.x * 100 + blockDim.x; break;
         default: out[t] = __popc(0xF0F0u) * 1000 + __ffs(8u) * 100 + __popcll(7ull << 40) * 10 + __ffsll(2ull);
     }

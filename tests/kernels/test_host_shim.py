@@ -71,6 +71,19 @@ def test_barrier_makes_every_order_give_the_same(run, seed):
     assert run(10, blocks=2, threads=128, seed=seed) == expected
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_named_barrier_waits_for_as_many_threads_as_it_says(run, seed):
+    found = run(17, threads=128, seed=seed)
+
+    assert found == [*range(32, 64), *[0] * 96]
+
+
+def test_named_barrier_that_never_opens_is_reported(run):
+    error = run(18, threads=64)
+
+    assert error.startswith("block 0 cannot go on: thread 0 waits in a named barrier at probe.cu:")
+
+
 def test_missing_barrier_shows_spoiled_shared_memory(run):
     found = run(11, threads=64)
 

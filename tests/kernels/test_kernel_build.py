@@ -176,7 +176,7 @@ def test_planted_bug_shows():
 
 def test_lanes_that_never_meet_raise_and_leave_the_build_usable():
     stuck = Patch(
-        "write.cuh",
+        "chain.cuh",
         "        const bool stays = ",
         "        if (lane == 3) __syncwarp();\n        const bool stays = ",
     )
@@ -184,7 +184,7 @@ def test_lanes_that_never_meet_raise_and_leave_the_build_usable():
 
     with pytest.raises(EmulationError, match="kv_canary_write_plain: block 0 cannot go on: thread"):
         one_write(kernels)
-    with pytest.raises(EmulationError, match=r"waits in __syncwarp at write\.cuh"):
+    with pytest.raises(EmulationError, match=r"waits in __syncwarp at chain\.cuh"):
         one_write(kernels)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
@@ -266,4 +267,25 @@ def test_a_huge_length_is_refused_before_memory_is_taken() -> None:
         "verify_slot_indices", "verify_expected_tokens", "verify_expected_positions",
         "verify_prev_slot_indices")})  # fmt: skip
     with pytest.raises(MalformedCase, match=r"steps\[2\]\.verify_slot_indices\.length: "):
+        check_case(case)
+
+
+def test_two_wrong_lengths_could_fit_each_other() -> None:
+    """A plan one request shorter in both vectors is a legal plan, so the pair is no case."""
+    shape = {"kind": "shape", "amount": -1}
+    step = {
+        "step": "write",
+        "write_offsets": {"length": 3},
+        "write_seed_slot_indices": {"length": 2},
+        "write_num_valid_reqs": 0,
+        "input_ids": {},
+        "positions": {},
+        "out_cache_loc": {},
+        "faults": [
+            {**shape, "tensor": "plan.write_seed_slot_indices"},
+            {**shape, "tensor": "plan.write_offsets"},
+        ],
+    }
+    case = msgspec.convert({"num_slots": 1, "steps": [step]}, Case)
+    with pytest.raises(MalformedCase, match="another fault is put upon the same thing"):
         check_case(case)
