@@ -11,13 +11,17 @@ INSTALLED := $(VENV)/.installed
 COMPARED := $(VENV)/.compared
 PACKAGES := harness kernels reference reports strategies
 
-.PHONY: fuzz test venv lint bench mutants clean
+.PHONY: fuzz test test-nightly venv lint bench mutants clean
 
 fuzz: venv
 	$(BIN)/kv-canary-fuzz run --target $(TARGET) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 test: venv $(COMPARED)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto -m "not nightly"
+
+# Every documented command and every step of the workflows, one after another.
+test-nightly: venv $(COMPARED)
+	$(BIN)/pytest -m nightly
 
 venv: $(INSTALLED)
 

@@ -63,10 +63,12 @@ def script_text(
     the grammar knows. Where rows were lost for want of room, the program's ring has room.
     """
     case = found.case
-    if verdict is not None and _rows_were_lost(verdict):
-        case = with_room(case, _most_rows(case))
-        verdict = judge(case, target, reference)
-        if verdict.agrees or verdict.mismatches[0].rank is not Rank.ROW:
+    if verdict and verdict.mismatches and verdict.mismatches[0].rank is Rank.ROW:
+        roomy = with_room(case, _most_rows(case))
+        seen = judge(roomy, target, reference)
+        if not seen.agrees and seen.mismatches[0].rank is Rank.ROW:
+            case, verdict = roomy, seen
+        elif _rows_were_lost(verdict):
             return ""
     check = check_of(case, verdict)
     if check is None:

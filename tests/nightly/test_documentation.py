@@ -14,6 +14,8 @@ import pytest
 
 from kv_canary_fuzz.harness.cli import main
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.nightly
+
 KERNEL = """
 from kv_canary_fuzz.reference import scalar_model
 
