@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.reference.scalar_hashing import mix3, splitmix64
 from kv_canary_fuzz.strategies.case import Case, VerifyStep, WriteStep
+from kv_canary_fuzz.strategies.columns import at
 
 from .arena import Bytes
 from .differences import FIELDS
 from .explanation import Chain, Link, LinkState
 from .mismatch import Mismatch, Rank, hash_text
-from .stamps import column_value, entries_of, stamps
+from .stamps import entries_of, stamps
 from .verdict import Verdict
 
 BEFORE, AFTER = 4, 8
@@ -42,12 +43,12 @@ def _written_chain(case: Case, step: WriteStep, verdict: Verdict, cause: Mismatc
     if owner is None:
         return None
     expected, found = _slots(case, verdict.expected, verdict), _slots(case, verdict.found, verdict)
-    seed = column_value(step.write_seed_slot_indices, owner.request)
+    seed = at(step.write_seed_slot_indices, owner.request)
     previous = f"slot {seed} (seed)" if 0 <= seed < case.num_slots else "anchor"
     links = []
     for entry in entries_of(step, owner.request):
-        place = column_value(step.out_cache_loc, entry)
-        token, position = column_value(step.input_ids, entry), column_value(step.positions, entry)
+        place = at(step.out_cache_loc, entry)
+        token, position = at(step.input_ids, entry), at(step.positions, entry)
         if not 0 <= place < case.num_slots:
             skipped = LinkState.SKIPPED
             links.append(Link(entry, place, previous, token, position, "", "", skipped))
@@ -82,8 +83,8 @@ def _verified_chain(
     active = max(0, min(step.verify_num_valid, step.verify_slot_indices.length))
     links = []
     for entry in range(min(active, 4096)):
-        slot = column_value(step.verify_slot_indices, entry)
-        before = column_value(step.verify_prev_slot_indices, entry)
+        slot = at(step.verify_slot_indices, entry)
+        before = at(step.verify_prev_slot_indices, entry)
         if not 0 < slot < case.num_slots:
             skipped = LinkState.SKIPPED
             links.append(Link(entry, slot, _predecessor(before), 0, 0, "", "", skipped))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kv_canary_fuzz.strategies.case import Column, WriteStep
+from kv_canary_fuzz.strategies.case import WriteStep
+from kv_canary_fuzz.strategies.columns import at
 
 
 class Stamp(NamedTuple):
@@ -15,21 +16,11 @@ class Stamp(NamedTuple):
     position_in_chain: int
 
 
-def column_value(column: Column, index: int) -> int:
-    """``column[index]``, for 0 <= index < length."""
-    if index < len(column.values):
-        return column.values[index]
-    from_end = column.length - index
-    if from_end <= len(column.tail):
-        return column.tail[-from_end]
-    return column.fill
-
-
 def entries_of(step: WriteStep, request: int) -> range:
     """The flat indices of a request's entries, those that are skipped included."""
     tokens = step.input_ids.length
-    start = max(0, min(column_value(step.write_offsets, request), tokens))
-    return range(start, max(0, min(column_value(step.write_offsets, request + 1), tokens)))
+    start = max(0, min(at(step.write_offsets, request), tokens))
+    return range(start, max(0, min(at(step.write_offsets, request + 1), tokens)))
 
 
 def stamps(step: WriteStep, num_slots: int) -> dict[int, Stamp]:
@@ -39,7 +30,7 @@ def stamps(step: WriteStep, num_slots: int) -> dict[int, Stamp]:
     for request in range(max(0, min(step.write_num_valid_reqs, capacity))):
         chain = 0
         for entry in entries_of(step, request):
-            slot = column_value(step.out_cache_loc, entry)
+            slot = at(step.out_cache_loc, entry)
             if 0 <= slot < num_slots:
                 found[slot] = Stamp(request, entry, chain)
                 chain += 1

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kv_canary_fuzz.harness.differences import FIELDS
 from kv_canary_fuzz.harness.mismatch import step_kind
-from kv_canary_fuzz.harness.stamps import column_value, entries_of
+from kv_canary_fuzz.harness.stamps import entries_of
 from kv_canary_fuzz.reference import CanaryLaunchTag, RealKvHashMode
 from kv_canary_fuzz.strategies.case import (
     Case,
@@ -22,6 +22,7 @@ from kv_canary_fuzz.strategies.case import (
     VerifyStep,
     WriteStep,
 )
+from kv_canary_fuzz.strategies.columns import at
 from kv_canary_fuzz.strategies.content import Content
 
 MOST_ROWS = 40
@@ -137,7 +138,7 @@ def _write_table(step: WriteStep) -> Table:
 def _write_entries(step: WriteStep) -> Iterator[tuple[int, int, int]]:
     capacity = step.write_seed_slot_indices.length
     for request in range(max(0, min(step.write_num_valid_reqs, capacity))):
-        seed = column_value(step.write_seed_slot_indices, request)
+        seed = at(step.write_seed_slot_indices, request)
         for entry in entries_of(step, request):
             yield request, seed, entry
 
@@ -157,4 +158,4 @@ def _verify_table(step: VerifyStep) -> Table:
 
 
 def _value_text(column: Column, index: int) -> str:
-    return str(column_value(column, index)) if index < column.length else "-"
+    return str(at(column, index)) if index < column.length else "-"
