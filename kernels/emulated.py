@@ -36,18 +36,18 @@ _ERROR_BYTES = 1024
 
 
 class Library:
-    """A loaded build. Its blocks run in memory of its own, so one launch runs at a time."""
+    """A loaded build."""
 
     def __init__(self, path: Path) -> None:
         loaded = ctypes.CDLL(str(path))
         self.path = path
-        self.lock = Lock()
         self.error = ctypes.create_string_buffer(_ERROR_BYTES)
         self.launchers: dict[str, Callable[..., int]] = {}
         for kernel in abi.KERNELS:
             launcher: Any = getattr(loaded, f"launch_{kernel}")
             launcher.argtypes = [
                 ctypes.c_char_p,
+                ctypes.c_void_p,
                 ctypes.c_uint,
                 ctypes.c_uint,
                 ctypes.c_uint64,
@@ -56,16 +56,39 @@ class Library:
             ]
             launcher.restype = ctypes.c_int
             self.launchers[kernel] = launcher
+        self._map_stacks: Any = loaded.map_block_stacks
+        self._map_stacks.restype = ctypes.c_void_p
 
     def launch(self, packed: abi.Packed, blocks: int, threads: int, seed: int) -> None:
         """Run one grid. Raises EmulationError where its threads cannot go on."""
         launcher = self.launchers[packed.kernel]
-        with self.lock:
-            failed = launcher(packed.words, blocks, threads, seed, self.error, _ERROR_BYTES)
+        with _stacks.lock:
+            stacks = _stacks.address(self._map_stacks)
+            failed = launcher(packed.words, stacks, blocks, threads, seed, self.error, _ERROR_BYTES)
             if failed:
                 raise EmulationError(f"{packed.kernel}: {self.error.value.decode()}")
 
 
+class Stacks:
+    """The stacks of a block's threads, for every build: a set each would exhaust the mappings.
+
+    Their lock is held by the one launch that runs.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self._address: int | None = None
+
+    def address(self, map_stacks: Callable[[], int | None]) -> int:
+        """Where they lie, mapped on the first call. Raises EmulationError where they cannot be."""
+        if self._address is None:
+            self._address = map_stacks()
+        if self._address is None:
+            raise EmulationError("no memory for the stacks of a block's threads")
+        return self._address
+
+
+_stacks = Stacks()
 _libraries: dict[Path, Library] = {}
 _libraries_lock = Lock()
 

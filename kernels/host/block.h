@@ -39,6 +39,7 @@ struct Fiber {
 struct Block {
     Fiber fibers[MAX_WARPS_PER_BLOCK * LANES];
     unsigned threads;
+    char* stacks;
     void (*body)();
     uint64_t seed;
     uint64_t random;

@@ -19,6 +19,7 @@ namespace kv_host {
 
 constexpr uintptr_t GUARD_BYTES = 65536;
 constexpr uintptr_t STACK_BYTES = 196608;
+constexpr uintptr_t STACK_STEP = GUARD_BYTES + STACK_BYTES;
 
 #ifdef KV_FIBERS_UCONTEXT
 
@@ -131,23 +132,24 @@ inline void prepare_context(Context& context, char* stack_top, void (*entry)()) 
 
 #endif
 
-// Stacks are mapped once, each above a guard of its own, and serve every launch. Their tops are
-// staggered: stacks at one offset within a page would fight for the same cache sets.
-inline char* stack_top(unsigned index, unsigned stacks) {
-    static char* base = nullptr;
-    static unsigned mapped = 0;
-    constexpr uintptr_t step = GUARD_BYTES + STACK_BYTES;
-    if (mapped < stacks) {
-        void* memory = mmap(nullptr, stacks * step, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED) return nullptr;
-        base = static_cast<char*>(memory);
-        mapped = stacks;
-        for (unsigned stack = 0; stack < stacks; ++stack) {
-            mprotect(base + stack * step, GUARD_BYTES, PROT_NONE);
+// A number of stacks, each above a guard of its own; null where memory or mappings ran out.
+inline char* map_stacks(unsigned stacks) {
+    void* memory = mmap(nullptr, stacks * STACK_STEP, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    char* base = static_cast<char*>(memory);
+    for (unsigned stack = 0; stack < stacks; ++stack) {
+        if (mprotect(base + stack * STACK_STEP, GUARD_BYTES, PROT_NONE) != 0) {
+            munmap(memory, stacks * STACK_STEP);
+            return nullptr;
         }
     }
-    return base + (index + 1) * step - index % 16 * 256;
+    return base;
+}
+
+// Tops are staggered: stacks at one offset within a page would fight for the same cache sets.
+inline char* stack_top(char* stacks, unsigned index) {
+    return stacks + (index + 1) * STACK_STEP - index % 16 * 256;
 }
 
 }  // namespace kv_host

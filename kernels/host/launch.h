@@ -28,15 +28,17 @@ inline unsigned block_at(unsigned k, unsigned blocks, unsigned first, unsigned s
 
 inline unsigned common_divisor(unsigned a, unsigned b) { return b ? common_divisor(b, a % b) : a; }
 
-// Runs body for every thread of the grid. Returns 0, or 1 with a line in `error`.
-inline int run_grid(void (*body)(), unsigned blocks, unsigned threads, uint64_t seed, char* error,
-                    size_t error_bytes) {
+// Runs body for every thread of the grid, on the process's stacks. Returns 0, or 1 with a line in
+// `error`.
+inline int run_grid(void (*body)(), char* stacks, unsigned blocks, unsigned threads, uint64_t seed,
+                    char* error, size_t error_bytes) {
     if (threads == 0 || threads % LANES != 0 || threads > MAX_WARPS_PER_BLOCK * LANES || blocks == 0) {
         snprintf(error, error_bytes, "a grid of %u blocks of %u threads cannot be run", blocks, threads);
         return 1;
     }
     start_random(seed);
     block.body = body;
+    block.stacks = stacks;
     block.threads = threads;
     block.error = error;
     block.error_bytes = error_bytes;
@@ -65,21 +67,26 @@ struct Kernel {
 };
 
 template <class Launch>
-int launch_kernel(void (*kernel)(const Launch), const void* words, unsigned blocks, unsigned threads,
-                  uint64_t seed, char* error, size_t error_bytes) {
+int launch_kernel(void (*kernel)(const Launch), const void* words, char* stacks, unsigned blocks,
+                  unsigned threads, uint64_t seed, char* error, size_t error_bytes) {
     Launch launch;
     memcpy(&launch, words, sizeof launch);
     Kernel<Launch>::function = kernel;
     Kernel<Launch>::launch = &launch;
-    return run_grid(Kernel<Launch>::body, blocks, threads, seed, error, error_bytes);
+    return run_grid(Kernel<Launch>::body, stacks, blocks, threads, seed, error, error_bytes);
 }
 
 }  // namespace kv_host
 
+// Stacks for the threads of the widest block; one set serves every build of a process.
+extern "C" __attribute__((visibility("default"))) char* map_block_stacks() {
+    return kv_host::map_stacks(kv_host::MAX_WARPS_PER_BLOCK * kv_host::LANES);
+}
+
 // A C function that launches a kernel on packed words.
 #define KV_EXPORT_LAUNCH(kernel)                                                                          \
     extern "C" __attribute__((visibility("default"))) int launch_##kernel(                                \
-        const void* words, unsigned blocks, unsigned threads, uint64_t seed, char* error,                 \
+        const void* words, char* stacks, unsigned blocks, unsigned threads, uint64_t seed, char* error,   \
         size_t error_bytes) {                                                                             \
-        return kv_host::launch_kernel(kernel, words, blocks, threads, seed, error, error_bytes);          \
+        return kv_host::launch_kernel(kernel, words, stacks, blocks, threads, seed, error, error_bytes);  \
     }

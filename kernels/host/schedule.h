@@ -121,14 +121,9 @@ inline bool open_named_barrier() {
 inline bool run_block() {
     for (unsigned t = 0; t < block.threads; ++t) {
         Fiber& fiber = block.fibers[t];
-        char* top = stack_top(t, MAX_WARPS_PER_BLOCK * LANES);
-        if (top == nullptr) {
-            snprintf(block.error, block.error_bytes, "no memory for the stacks of a block");
-            return false;
-        }
         fiber.state = State::READY;
         fiber.thread = Index{t, 0, 0};
-        prepare_context(fiber.context, top, fiber_main);
+        prepare_context(fiber.context, stack_top(block.stacks, t), fiber_main);
     }
     bool all_ended = false;
     for (;;) {

@@ -29,13 +29,16 @@ def run(request):
     if request.param == "ucontext":
         flags.append("-DKV_FIBERS_UCONTEXT")
     library = ctypes.CDLL(str(build_library(translation_unit(sources, "main.cpp"), flags)))
+    library.map_block_stacks.restype = ctypes.c_void_p
+    stacks = ctypes.c_void_p(library.map_block_stacks())
 
     def run(which, *, blocks=1, threads=32, seed=0):
         out = (ctypes.c_uint64 * OUTPUTS)()
         words = (ctypes.c_uint64 * 2)(ctypes.addressof(out), which)
         error = ctypes.create_string_buffer(1024)
         failed = library.launch_probe(
-            words, blocks, threads, ctypes.c_uint64(seed), error, ctypes.c_size_t(1024)
+            *(words, stacks, blocks, threads, ctypes.c_uint64(seed)),
+            *(error, ctypes.c_size_t(1024)),
         )
         return error.value.decode() if failed else list(out[: blocks * threads])
 

@@ -252,3 +252,21 @@ def test_cupy_newer_than_the_driver_names_the_extra(monkeypatch):
 
     with pytest.raises(GpuUnavailable, match=r"CUDA 13 and the driver supports 12: .*\[cuda12\]"):
         gpu.build()
+
+
+def test_builds_share_the_stacks_of_their_blocks():
+    mappings = [len(Path("/proc/self/maps").read_text(encoding="ascii").splitlines())]
+    for number in range(4):
+        one_write(emulated.build(flags=(f"-DKV_TEST_BUILD={number}",)))
+        mappings.append(len(Path("/proc/self/maps").read_text(encoding="ascii").splitlines()))
+
+    assert mappings[-1] - mappings[1] < 100
+
+
+def test_no_memory_for_stacks_is_said(monkeypatch):
+    monkeypatch.setattr(emulated, "_stacks", emulated.Stacks())
+    kernels = emulated.build()
+    monkeypatch.setattr(kernels._library, "_map_stacks", lambda: None)
+
+    with pytest.raises(EmulationError, match="no memory for the stacks of a block's threads"):
+        one_write(kernels)
