@@ -22,15 +22,15 @@ from msgspec import Struct
 
 from kv_canary_fuzz.strategies.case import Case
 
-from .finish import shrink_to_file
-from .fuzzer import Fuzzer
-from .opinion import entries_of
-from .provenance import describe
-from .settings import DomainName, Settings
-from .shard import UNSTEADY
-from .target import Target, TargetError
-from .targets import PLANTED_PREFIX, load_target, planted_bugs
-from .verdict import judge
+from .campaign.finish import shrink_to_file
+from .campaign.settings import DomainName, Settings
+from .campaign.shard import UNSTEADY
+from .execution.fuzzer import Fuzzer
+from .findings.provenance import describe
+from .judging.opinion import entries_of
+from .judging.verdict import judge
+from .targets.builtin import PLANTED_PREFIX, load_target, planted_bugs
+from .targets.target import Target, TargetError
 
 MOST_CASES = 20_000
 SEEDS = (1, 2, 3, 4, 5)

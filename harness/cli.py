@@ -19,24 +19,24 @@ from kv_canary_fuzz.reports.comparison_text import comparison_lines
 from kv_canary_fuzz.reports.publish import render
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 
-from .bench import fast_path, reference_speed
+from .bench.gpu_bench import BenchError
+from .bench.gpu_report import report_gpu_bench
+from .bench.stages import fast_path, reference_speed
 from .board import SEEDS, BoardError, board_json, known_bugs, run_board
-from .campaign import default_folder, run_campaign, usable_cores
+from .campaign.campaign import default_folder, run_campaign, usable_cores
+from .campaign.corpus import CorpusError
+from .campaign.finish import shrink_to_file
+from .campaign.profiles import Profile, settings_for
+from .campaign.run_folder import RunFolder
+from .campaign.settings import DomainName
+from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
-from .corpus import CorpusError
-from .finish import shrink_to_file
-from .gpu_bench import BenchError
-from .gpu_report import report_gpu_bench
-from .ledger import LedgerError
-from .opinion import who_stands_alone
-from .profiles import Profile, settings_for
-from .reproducer import Reproducer, ReproducerError, read_reproducer
-from .run_folder import RunFolder
-from .settings import DomainName
-from .summary import RunError, read_summary, run_schema
-from .target import Target, TargetError
-from .targets import BUILTIN, load_reference, load_target
-from .verdict import judge
+from .findings.ledger import LedgerError
+from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from .judging.opinion import who_stands_alone
+from .judging.verdict import judge
+from .targets.builtin import BUILTIN, load_reference, load_target
+from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
 CALLERS_ERRORS = (

@@ -10,11 +10,11 @@ import typer
 
 from kv_canary_fuzz.strategies.prng import case_at
 
-from .corpus import add_to_corpus, minimise, read_corpus
-from .profiles import CORPUS, LEDGER
-from .settings import DomainName
-from .standing import update_ledger
-from .summary import read_summary
+from .campaign.corpus import add_to_corpus, minimise, read_corpus
+from .campaign.profiles import CORPUS, LEDGER
+from .campaign.settings import DomainName
+from .campaign.summary import read_summary
+from .findings.standing import update_ledger
 
 corpus_app = typer.Typer(no_args_is_help=True, help="The cases that are replayed first.")
 ledger_app = typer.Typer(no_args_is_help=True, help="The findings that are known.")

@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kv_canary_fuzz.harness.differences import FIELDS
-from kv_canary_fuzz.harness.mismatch import step_kind
-from kv_canary_fuzz.harness.stamps import entries_of
+from kv_canary_fuzz.harness.judging.differences import FIELDS
+from kv_canary_fuzz.harness.judging.mismatch import step_kind
+from kv_canary_fuzz.harness.judging.stamps import entries_of
 from kv_canary_fuzz.reference import CanaryLaunchTag, RealKvHashMode
 from kv_canary_fuzz.strategies.case import (
     Case,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kv_canary_fuzz.harness.summary import Summary
+from kv_canary_fuzz.harness.campaign.summary import Summary
 
 NOISE = 0.05
 """Rates that differ by less are called the same."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kv_canary_fuzz.harness.coverage import PairMatrix
-from kv_canary_fuzz.harness.explanation import ByteGroup, ByteLine, ByteMap
+from kv_canary_fuzz.harness.campaign.coverage import PairMatrix
+from kv_canary_fuzz.harness.explaining.explanation import ByteGroup, ByteLine, ByteMap
 
 CELL_WIDTH, CELL_HEIGHT = 18, 20
 GUTTER = 158

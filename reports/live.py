@@ -10,9 +10,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from kv_canary_fuzz.harness.settings import Settings
-from kv_canary_fuzz.harness.tally import Tally
-from kv_canary_fuzz.strategies.features import ALL_FEATURES
+from kv_canary_fuzz.harness.campaign.settings import Settings
+from kv_canary_fuzz.harness.campaign.tally import Tally
+from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
 
 PLAIN_SECONDS = 30.0
 """Without a terminal, at most one line in this many seconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kv_canary_fuzz.harness.summary import Finding, Summary
+from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
 
 
 def markdown(summary: Summary) -> str:

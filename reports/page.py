@@ -9,11 +9,11 @@ from pathlib import Path
 import jinja2
 from rich.console import Console
 
-from kv_canary_fuzz.harness.coverage import family
-from kv_canary_fuzz.harness.explanation import ByteMap
-from kv_canary_fuzz.harness.reproducer import Reproducer, encode_reproducer
-from kv_canary_fuzz.harness.summary import Summary
-from kv_canary_fuzz.strategies.features import ALL_FEATURES
+from kv_canary_fuzz.harness.campaign.coverage import family
+from kv_canary_fuzz.harness.campaign.summary import Summary
+from kv_canary_fuzz.harness.explaining.explanation import ByteMap
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer, encode_reproducer
+from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
 
 from .case_text import case_text
 from .drawing import MapDrawing, draw_map, draw_matrix, group_differs

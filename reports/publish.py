@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from kv_canary_fuzz.harness.atomic_file import write_atomically
-from kv_canary_fuzz.harness.run_folder import RunFolder
-from kv_canary_fuzz.harness.summary import Summary
+from kv_canary_fuzz.harness.campaign.run_folder import RunFolder
+from kv_canary_fuzz.harness.campaign.summary import Summary
 
 from .markdown import markdown
 from .page import report_html

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from kv_canary_fuzz.harness.run_folder import slug
-from kv_canary_fuzz.harness.summary import Finding, Summary
+from kv_canary_fuzz.harness.campaign.run_folder import slug
+from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
 
 SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kv_canary_fuzz.harness.summary import Finding, Summary
+from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
 
 
 def summary_lines(summary: Summary, folder: str) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kv_canary_fuzz.harness.summary import Timing, WorkerPace
+from kv_canary_fuzz.harness.campaign.summary import Timing, WorkerPace
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 74, 26, 34
 HEIGHT = 230

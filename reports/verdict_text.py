@@ -6,9 +6,9 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kv_canary_fuzz.harness.differences import FIELDS
-from kv_canary_fuzz.harness.row_differences import ROW_FIELDS
-from kv_canary_fuzz.harness.verdict import Verdict
+from kv_canary_fuzz.harness.judging.differences import FIELDS
+from kv_canary_fuzz.harness.judging.row_differences import ROW_FIELDS
+from kv_canary_fuzz.harness.judging.verdict import Verdict
 from kv_canary_fuzz.strategies.case import Case
 
 MOST_MISMATCHES = 16

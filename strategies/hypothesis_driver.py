@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from .case import Case
 from .content import expand_words
-from .grammar import draw_case
+from .grammar.grammar import draw_case
 
 Option = TypeVar("Option")
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from .case import Case
-from .grammar import draw_case
+from .grammar.grammar import draw_case
 
 Option = TypeVar("Option")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kv_canary_fuzz.harness.campaign import run_campaign
-from kv_canary_fuzz.harness.profiles import Profile, settings_for
-from kv_canary_fuzz.harness.summary import Summary, read_summary
+from kv_canary_fuzz.harness.campaign.campaign import run_campaign
+from kv_canary_fuzz.harness.campaign.profiles import Profile, settings_for
+from kv_canary_fuzz.harness.campaign.summary import Summary, read_summary
 
 TARGET = "planted:skip_advances_chain"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kv_canary_fuzz.harness.target import Target
+from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.reference import scalar_model
 from kv_canary_fuzz.strategies.case import (
     Case,

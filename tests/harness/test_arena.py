@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kv_canary_fuzz.harness.arena import allocate, fill, lay_out_batch
-from kv_canary_fuzz.harness.layout import ALIGNMENT, GUARD_BYTES, lay_out
+from kv_canary_fuzz.harness.execution.arena import allocate, fill, lay_out_batch
+from kv_canary_fuzz.harness.execution.layout import ALIGNMENT, GUARD_BYTES, lay_out
 from kv_canary_fuzz.strategies.case import Case, Column, Source, VerifyStep
 from kv_canary_fuzz.strategies.content import Content, Patch
 from kv_canary_fuzz.strategies.prng import case_at

@@ -18,7 +18,7 @@ from kv_canary_fuzz.harness.board import (
     known_bugs,
     run_board,
 )
-from kv_canary_fuzz.harness.target import TargetError
+from kv_canary_fuzz.harness.targets.target import TargetError
 from kv_canary_fuzz.kernels.planted import planted_bugs
 from kv_canary_fuzz.reports.board_text import board_table, closing_lines, kinds_table
 

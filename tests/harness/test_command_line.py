@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kv_canary_fuzz.harness.targets import BUILTIN
+from kv_canary_fuzz.harness.targets.builtin import BUILTIN
 
 ENTRY = [
     sys.executable,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kv_canary_fuzz.harness.fuzzer import Fuzzer
-from kv_canary_fuzz.harness.target import target_of
+from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.targets.target import target_of
 from kv_canary_fuzz.kernels import emulated
 from kv_canary_fuzz.kernels.source import Patch
 

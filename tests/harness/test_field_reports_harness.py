@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kv_canary_fuzz.harness.finish import shrink_to_file
-from kv_canary_fuzz.harness.reproducer import Reproducer, read_reproducer
-from kv_canary_fuzz.harness.shrinker import shrink
-from kv_canary_fuzz.harness.target import Target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.campaign.finish import shrink_to_file
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer, read_reproducer
+from kv_canary_fuzz.harness.findings.shrinker import shrink
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.strategies.case import Case, Flip, VerifyStep
 from kv_canary_fuzz.strategies.classify import Domain, check_case, classify
-from kv_canary_fuzz.strategies.knowledge import expected_bits
+from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
 from kv_canary_fuzz.strategies.prng import case_at
 
 BuildCase = Callable[..., Case]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kv_canary_fuzz.harness.gpu_bench import Bencher, Limits, Line
-from kv_canary_fuzz.harness.gpu_launches import SHAPES
-from kv_canary_fuzz.harness.targets import load_target
+from kv_canary_fuzz.harness.bench.gpu_bench import Bencher, Limits, Line
+from kv_canary_fuzz.harness.bench.gpu_launches import SHAPES
+from kv_canary_fuzz.harness.targets.builtin import load_target
 
 H200 = Limits(empty_us=3.0, chain_us_per_token=0.075, copy_bytes_per_us=4.0e6)
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from kv_canary_fuzz.harness.finish import shrink_to_file
-from kv_canary_fuzz.harness.fuzzer import Fuzzer
-from kv_canary_fuzz.harness.opinion import who_stands_alone
-from kv_canary_fuzz.harness.reproducer import Reproducer, read_reproducer
-from kv_canary_fuzz.harness.target import Target
-from kv_canary_fuzz.harness.targets import load_target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.campaign.finish import shrink_to_file
+from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer, read_reproducer
+from kv_canary_fuzz.harness.judging.opinion import who_stands_alone
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.builtin import load_target
+from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.reports.case_text import case_text
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 from kv_canary_fuzz.strategies.case import Case

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from kv_canary_fuzz import reference
-from kv_canary_fuzz.harness import execution
-from kv_canary_fuzz.harness.fuzzer import Fuzzer
-from kv_canary_fuzz.harness.opinion import who_stands_alone
-from kv_canary_fuzz.harness.target import Target
-from kv_canary_fuzz.harness.targets import load_target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.execution import execution
+from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.judging.opinion import who_stands_alone
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.builtin import load_target
+from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.kernels.source import Patch, apply_patches
 from kv_canary_fuzz.strategies.case import Case
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.arena import allocate, fill, lay_out_batch
-from kv_canary_fuzz.harness.execution import run_reference, run_target
-from kv_canary_fuzz.harness.memory import Memory
-from kv_canary_fuzz.harness.targets import load_target
+from kv_canary_fuzz.harness.execution.arena import allocate, fill, lay_out_batch
+from kv_canary_fuzz.harness.execution.execution import run_reference, run_target
+from kv_canary_fuzz.harness.execution.tensors import Memory
+from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.strategies.case import Case, CorruptStep
 from kv_canary_fuzz.strategies.faults import KINDS
 from kv_canary_fuzz.strategies.prng import case_at

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from rich.console import Console
 
-from kv_canary_fuzz.harness.check import CaseMismatch, mismatch_within
-from kv_canary_fuzz.harness.target import Target
-from kv_canary_fuzz.harness.targets import load_target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.judging.check import CaseMismatch, mismatch_within
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.builtin import load_target
+from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.reference import scalar_model
 from kv_canary_fuzz.reports.case_text import case_text
 from kv_canary_fuzz.reports.verdict_text import verdict_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kv_canary_fuzz.harness.ring import (
+from kv_canary_fuzz.harness.judging.ring import (
     Appended,
     advance,
     ring_differences,

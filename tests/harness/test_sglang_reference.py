@@ -7,9 +7,9 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from kv_canary_fuzz.harness.fuzzer import Fuzzer
-from kv_canary_fuzz.harness.targets import load_target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.builtin import load_target
 
 CASES_PER_TEST = 512
 

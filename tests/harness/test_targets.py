@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kv_canary_fuzz.harness.campaign import settled
-from kv_canary_fuzz.harness.settings import DomainName, Settings
-from kv_canary_fuzz.harness.target import TargetError, target_of
-from kv_canary_fuzz.harness.targets import load_target
+from kv_canary_fuzz.harness.campaign.campaign import settled
+from kv_canary_fuzz.harness.campaign.settings import DomainName, Settings
+from kv_canary_fuzz.harness.targets.builtin import load_target
+from kv_canary_fuzz.harness.targets.target import TargetError, target_of
 from kv_canary_fuzz.strategies.classify import Domain
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.fuzzer import Fuzzer
-from kv_canary_fuzz.harness.target import Target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.strategies.case import Case, Fault, Flip
 from kv_canary_fuzz.strategies.prng import case_at
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kv_canary_fuzz.harness.summary import Summary
+from kv_canary_fuzz.harness.campaign.summary import Summary
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)

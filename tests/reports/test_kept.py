@@ -9,26 +9,32 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.corpus import (
+from kv_canary_fuzz.harness.campaign.corpus import (
     CorpusError,
     add_to_corpus,
     minimise,
     read_corpus,
     smallest_cover,
 )
-from kv_canary_fuzz.harness.coverage import Coverage, incidence, pack, present_features, unpack
-from kv_canary_fuzz.harness.ledger import (
+from kv_canary_fuzz.harness.campaign.coverage import (
+    Coverage,
+    incidence,
+    pack,
+    present_features,
+    unpack,
+)
+from kv_canary_fuzz.harness.campaign.settings import Settings
+from kv_canary_fuzz.harness.campaign.summary import LedgerNote, Summary
+from kv_canary_fuzz.harness.findings.ledger import (
     Ledger,
     LedgerEntry,
     LedgerError,
     read_ledger,
     write_ledger,
 )
-from kv_canary_fuzz.harness.reproducer import ReproducerError, read_reproducer
-from kv_canary_fuzz.harness.settings import Settings
-from kv_canary_fuzz.harness.standing import ledger_notes, standing_of, update_ledger
-from kv_canary_fuzz.harness.summary import LedgerNote, Summary
-from kv_canary_fuzz.harness.targets import load_target
+from kv_canary_fuzz.harness.findings.reproducer import ReproducerError, read_reproducer
+from kv_canary_fuzz.harness.findings.standing import ledger_notes, standing_of, update_ledger
+from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.prng import case_at
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.explain import explain
-from kv_canary_fuzz.harness.explanation import Explanation
-from kv_canary_fuzz.harness.reproducer import Reproducer, encode_reproducer
-from kv_canary_fuzz.harness.summary import Finding, LedgerNote, Summary
-from kv_canary_fuzz.harness.target import Target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.campaign.summary import Finding, LedgerNote, Summary
+from kv_canary_fuzz.harness.explaining.explain import explain
+from kv_canary_fuzz.harness.explaining.explanation import Explanation
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer, encode_reproducer
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.reports.page import report_html
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.hypothesis_driver import cases

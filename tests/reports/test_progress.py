@@ -10,20 +10,24 @@ import msgspec
 from rich.console import Console
 
 from kv_canary_fuzz.harness.atomic_file import write_atomically
-from kv_canary_fuzz.harness.profiles import (
+from kv_canary_fuzz.harness.campaign.profiles import (
     NIGHTLY_SECONDS,
     PULL_REQUEST_CASES,
     PULL_REQUEST_SEED,
     Profile,
     settings_for,
 )
-from kv_canary_fuzz.harness.progress_watch import ProgressWatch
-from kv_canary_fuzz.harness.pytest_campaign import CampaignPlan, Progress, total_progress
-from kv_canary_fuzz.harness.settings import DomainName, Settings
-from kv_canary_fuzz.harness.tally import MOST_BUCKETS, Pace, Sighting, Tally
-from kv_canary_fuzz.harness.timing import timing_of
+from kv_canary_fuzz.harness.campaign.settings import DomainName, Settings
+from kv_canary_fuzz.harness.campaign.tally import MOST_BUCKETS, Pace, Sighting, Tally
+from kv_canary_fuzz.harness.campaign.timing import timing_of
+from kv_canary_fuzz.harness.pytest_plugin.progress_watch import ProgressWatch
+from kv_canary_fuzz.harness.pytest_plugin.pytest_campaign import (
+    CampaignPlan,
+    Progress,
+    total_progress,
+)
 from kv_canary_fuzz.reports.live import Live, PlainLines, live_line
-from kv_canary_fuzz.strategies.features import ALL_FEATURES
+from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
 
 SETTINGS = Settings(target="scalar", domain=DomainName.ALL, cases=1000)
 FEATURES = dict.fromkeys(ALL_FEATURES["all"][:-2], 1)

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.run_folder import slug
-from kv_canary_fuzz.harness.summary import RunError, Summary, read_summary, run_schema
+from kv_canary_fuzz.harness.campaign.run_folder import slug
+from kv_canary_fuzz.harness.campaign.summary import RunError, Summary, read_summary, run_schema
 from kv_canary_fuzz.reports.comparison_text import comparison_lines
 from kv_canary_fuzz.reports.markdown import markdown
 from kv_canary_fuzz.reports.publish import publish
@@ -119,7 +119,7 @@ def test_sarif_points_at_the_line_that_a_sanitizer_gave(run_summary: Summary) ->
 def test_the_step_summary_is_appended_to(
     run_summary: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kv_canary_fuzz.harness.run_folder import RunFolder
+    from kv_canary_fuzz.harness.campaign.run_folder import RunFolder
 
     page = tmp_path / "summary.md"
     page.write_text("before\n")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from kv_canary_fuzz.harness.fuzzer import Fuzzer
-from kv_canary_fuzz.harness.reproducer import Reproducer
-from kv_canary_fuzz.harness.script import MOST_LINES, script_text
-from kv_canary_fuzz.harness.target import Target, load_module_target
-from kv_canary_fuzz.harness.targets import load_target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer
+from kv_canary_fuzz.harness.findings.script import MOST_LINES, script_text
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.builtin import load_target
+from kv_canary_fuzz.harness.targets.target import Target, load_module_target
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.prng import case_at
 

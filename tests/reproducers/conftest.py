@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kv_canary_fuzz.harness.reproducer import Reproducer, write_reproducer
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer, write_reproducer
 from kv_canary_fuzz.strategies.case import (
     Case,
     Column,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kv_canary_fuzz.harness.reproducer import Reproducer, ReproducerError, read_reproducer
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer, ReproducerError, read_reproducer
 
 Change = Callable[[str], str]
 

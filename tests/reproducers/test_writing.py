@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from kv_canary_fuzz.harness.atomic_file import write_atomically
-from kv_canary_fuzz.harness.json_text import json_text
-from kv_canary_fuzz.harness.reproducer import (
+from kv_canary_fuzz.harness.findings.reproducer import (
     Reproducer,
     encode_reproducer,
     read_reproducer,
     write_reproducer,
 )
+from kv_canary_fuzz.harness.json_text import json_text
 
 
 def test_the_text_says_what_the_value_says(reproducer: Reproducer) -> None:
@@ -86,7 +86,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from msgspec.structs import replace
-from kv_canary_fuzz.harness.reproducer import read_reproducer, write_reproducer
+from kv_canary_fuzz.harness.findings.reproducer import read_reproducer, write_reproducer
 
 shared, note = Path(sys.argv[1]), sys.argv[2]
 found = replace(read_reproducer(shared), note=note * 1000)

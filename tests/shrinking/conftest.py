@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kv_canary_fuzz.harness.layout import lay_out
-from kv_canary_fuzz.harness.target import Target, target_of
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.execution.layout import lay_out
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.target import Target, target_of
 from kv_canary_fuzz.reference import scalar_model
 from kv_canary_fuzz.strategies.case import (
     Case,

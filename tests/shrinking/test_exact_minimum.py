@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.shrinker import ShrinkResult, shrink
+from kv_canary_fuzz.harness.findings.shrinker import ShrinkResult, shrink
 from kv_canary_fuzz.strategies.case import (
     Case,
     Column,
@@ -21,8 +21,8 @@ from kv_canary_fuzz.strategies.case import (
 )
 from kv_canary_fuzz.strategies.classify import Domain, check_case, classify
 from kv_canary_fuzz.strategies.columns import expand, head
-from kv_canary_fuzz.strategies.order import complexity
 from kv_canary_fuzz.strategies.prng import case_at
+from kv_canary_fuzz.strategies.simplify.order import complexity
 
 ONE = Column(length=1)
 NO_WRITE = WriteStep(

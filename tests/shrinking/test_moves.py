@@ -7,9 +7,9 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.arena import allocate, fill, lay_out_batch
-from kv_canary_fuzz.harness.layout import lay_out
-from kv_canary_fuzz.harness.verdict import Side
+from kv_canary_fuzz.harness.execution.arena import allocate, fill, lay_out_batch
+from kv_canary_fuzz.harness.execution.layout import lay_out
+from kv_canary_fuzz.harness.judging.verdict import Side
 from kv_canary_fuzz.strategies.case import (
     Case,
     Column,
@@ -21,13 +21,13 @@ from kv_canary_fuzz.strategies.case import (
 )
 from kv_canary_fuzz.strategies.columns import expand
 from kv_canary_fuzz.strategies.content import Content, Patch
-from kv_canary_fuzz.strategies.cuts import canonical_column, cut, cut_requests, cut_sources
-from kv_canary_fuzz.strategies.order import complexity
 from kv_canary_fuzz.strategies.prng import case_at
-from kv_canary_fuzz.strategies.problem import descend, least, remove, spans_of
-from kv_canary_fuzz.strategies.relabel import forget_slots, relabel
-from kv_canary_fuzz.strategies.simplify_history import absorbed
-from kv_canary_fuzz.strategies.words import patched_words, read_words, with_words
+from kv_canary_fuzz.strategies.simplify.cuts import canonical_column, cut, cut_requests, cut_sources
+from kv_canary_fuzz.strategies.simplify.history import absorbed
+from kv_canary_fuzz.strategies.simplify.order import complexity
+from kv_canary_fuzz.strategies.simplify.problem import descend, least, remove, spans_of
+from kv_canary_fuzz.strategies.simplify.relabel import forget_slots, relabel
+from kv_canary_fuzz.strategies.simplify.words import patched_words, read_words, with_words
 
 
 def random_column(rng: random.Random) -> Column:

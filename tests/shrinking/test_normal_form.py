@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.reproducer import Reproducer, encode_reproducer
-from kv_canary_fuzz.harness.shrinker import shrink
-from kv_canary_fuzz.harness.target import Target
-from kv_canary_fuzz.harness.verdict import judge
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer, encode_reproducer
+from kv_canary_fuzz.harness.findings.shrinker import shrink
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.strategies.case import Case, Column, Source, VerifyStep, WriteStep
 from kv_canary_fuzz.strategies.content import Content, Patch
 

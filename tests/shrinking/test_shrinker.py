@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.shrinker import shrink
+from kv_canary_fuzz.harness.findings.shrinker import shrink
 from kv_canary_fuzz.strategies.case import Case, Column, Fault, VerifyStep, WriteStep
 from kv_canary_fuzz.strategies.classify import Domain, classify
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case, CorruptStep, Flip, Source, SwapSlots
-from kv_canary_fuzz.strategies.features import ALL_FEATURES, features
+from kv_canary_fuzz.strategies.features.features import ALL_FEATURES, features
 from kv_canary_fuzz.strategies.prng import case_at
 
 

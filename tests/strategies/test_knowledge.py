@@ -19,7 +19,7 @@ from kv_canary_fuzz.strategies.case import (
 )
 from kv_canary_fuzz.strategies.classify import Domain, check_case, classify
 from kv_canary_fuzz.strategies.content import Content, Patch
-from kv_canary_fuzz.strategies.knowledge import expected_bits
+from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
 
 TOKENS, POSITIONS, SLOTS = (11, 12, 13), (40, 41, 42), (3, 5, 7)
 SOURCE = Source(

@@ -1,0 +1,1 @@
+"""Speed, measured: stages of the fast path, and the kernels on a GPU."""

@@ -1,0 +1,1 @@
+"""Campaigns: from settings over workers and shards to a run folder with its summary."""

@@ -1,0 +1,79 @@
+"""A whole campaign on this machine: workers, live line, shrinking, summary."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+from rich.console import Console
+
+from kv_canary_fuzz.reports.live import Live, live_line
+from kv_canary_fuzz.reports.publish import publish
+from kv_canary_fuzz.reports.summary_text import summary_lines
+
+from ..targets.builtin import load_reference, load_target
+from ..targets.target import CLAIMABLE
+from .crew import run_crew
+from .finish import finish
+from .profiles import prepared
+from .run_folder import RunFolder
+from .settings import DomainName, Settings
+from .summary import Summary
+
+
+def run_campaign(
+    settings: Settings, root: Path, workers: int, console: Console, *, verbose: bool = False
+) -> Summary:
+    """Run ``settings`` on ``workers`` processes and print the summary on ``console``.
+
+    Targets are loaded here first, so that a build is made once and a target that cannot be had is
+    a TargetError before any worker starts; the same for the corpus and the ledger.
+    """
+    settings = settled(settings)
+    load_reference(settings.reference)
+    folder = RunFolder(root)
+    settings = prepared(settings, folder)
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def tell(line: str) -> None:
+        if verbose or not line.startswith("written"):
+            say(line)
+
+    say(f"seed {settings.seed}, run folder {root}")
+    with live_line(console, Live(settings), say if verbose else None) as show:
+        tally = run_crew(settings, folder, workers, show=show)
+    summary = finish(settings, folder, tally, tell=tell)
+    publish(folder, summary)
+    for line in summary_lines(summary, str(root)):
+        say(line)
+    return summary
+
+
+def settled(settings: Settings) -> Settings:
+    """The settings with target and domain decided. Raises TargetError."""
+    target = load_target(settings.target)
+    domain = settings.domain
+    if domain is DomainName.CLAIMED:
+        domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
+    return replace(settings, target=target.name, domain=domain)
+
+
+def default_folder(seed: int) -> Path:
+    """``reports/out/<date>-<seed>`` under the current folder, with a suffix where that exists."""
+    stem = f"{datetime.now():%Y-%m-%d}-{seed}"
+    base = Path("reports") / "out"
+    folder = base / stem
+    number = 2
+    while folder.exists():
+        folder = base / f"{stem}-{number}"
+        number += 1
+    return folder
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,185 @@
+"""What happens after the last case: lost batches explained, findings shrunk, results summed up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kv_canary_fuzz.strategies.case import Case
+from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
+
+from ..atomic_file import write_atomically
+from ..explaining.explain import explain
+from ..findings.culprits import CRASH, explain_lost_batch
+from ..findings.ledger import Ledger, read_ledger
+from ..findings.provenance import describe, versions
+from ..findings.reproducer import Reproducer, write_reproducer
+from ..findings.script import script_text
+from ..findings.shrinker import shrink
+from ..findings.standing import ledger_notes, standing_of
+from ..judging.opinion import who_stands_alone
+from ..judging.verdict import Verdict, judge, lines_of
+from ..targets.builtin import load_reference, load_target
+from ..targets.target import Target
+from .case_source import CaseSource
+from .corpus import add_to_corpus
+from .coverage import pair_matrix, unpack
+from .run_folder import RunFolder
+from .settings import Settings
+from .shard import UNSTEADY
+from .summary import CorpusUse, Finding, LedgerNote, Summary, write_summary
+from .tally import Tally
+from .timing import timing_of
+
+Tell = Callable[[str], None]
+
+
+def finish(
+    settings: Settings,
+    folder: RunFolder,
+    tally: Tally,
+    tell: Tell = print,
+) -> Summary:
+    """Blame lost batches, shrink one case per signature, and write ``run.json``.
+
+    ``tell`` gets a line for each finding as it is shrunk and as it is written.
+    """
+    for batch in folder.lost_batches():
+        tally.add(explain_lost_batch(settings, folder, batch))
+    folder.clear_lost_batches()
+    target, reference = load_target(settings.target), load_reference(settings.reference)
+    source = CaseSource(settings, folder)
+    ledger = Ledger() if settings.ledger is None else read_ledger(Path(settings.ledger))
+    findings = []
+    for signature in sorted(tally.findings):
+        tell(f"shrinking {signature}")
+        found = _finding(settings, folder, tally, signature, source, target, reference)
+        entry = ledger.entry(target.name, signature)
+        found = replace(
+            found,
+            standing=standing_of(ledger, target.name, signature),
+            title=entry.title if entry else "",
+        )
+        tell(f"written {found.file} ({found.standing})")
+        findings.append(found)
+    notes: tuple[LedgerNote, ...] = ()
+    if settings.ledger is not None:
+        path = Path(settings.ledger)
+        notes = ledger_notes(path, ledger, target, reference, tally.findings)
+    names = ALL_FEATURES[settings.domain]
+    summary = Summary(
+        settings=settings,
+        target=target.name,
+        device=target.device,
+        cases=tally.cases,
+        features=dict(sorted(tally.features.items())),
+        never_met=tuple(name for name in names if name not in tally.features),
+        pairs=pair_matrix(unpack(tally.pairs), names),
+        findings=tuple(findings),
+        ledger=notes,
+        corpus=_grow_corpus(settings, source, tally),
+        versions=versions(),
+        interrupted=tally.interrupted,
+        timing=timing_of(tally, datetime.now(UTC)),
+    )
+    folder.root.mkdir(parents=True, exist_ok=True)
+    write_summary(folder.summary, summary)
+    return summary
+
+
+def _grow_corpus(settings: Settings, source: CaseSource, tally: Tally) -> CorpusUse | None:
+    """Add generated cases that met a new pair first; independent of how workers shared them."""
+    if settings.corpus is None:
+        return None
+    reached = sorted(index for index in tally.reached if index >= 0)
+    added = add_to_corpus(Path(settings.corpus), (source.at(index) for index in reached))
+    return CorpusUse(settings.corpus, settings.replayed, len(added))
+
+
+def _finding(
+    settings: Settings,
+    folder: RunFolder,
+    tally: Tally,
+    signature: str,
+    source: CaseSource,
+    target: Target,
+    reference: Target | None,
+) -> Finding:
+    """Shrink the first case of ``signature`` and write it; crashes are kept as they were found."""
+    sighting = tally.findings[signature]
+    case = source.at(sighting.first_index)
+    original = describe(settings, case, sighting.first_index, signature, ())
+    if sighting.first_index < 0:
+        original = replace(original, note=f"from the corpus {settings.corpus}")
+    finding = Finding(
+        signature=signature,
+        count=sighting.count,
+        first_index=sighting.first_index,
+        file=_from_here(folder.record(original)),
+        folder=str(folder.finding(signature).relative_to(folder.root)),
+        reproducer=original,
+    )
+    if signature == UNSTEADY:
+        return finding
+    if signature.startswith(CRASH):
+        script = _write_script(folder, original, target, reference, None)
+        return replace(finding, script=script)
+    path = folder.reproducer_path(signature)
+    small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
+    verdict = judge(small.case, target, reference)
+    return replace(
+        finding,
+        file=_from_here(path),
+        lines=small.mismatches,
+        alone=who_stands_alone(small.case, target, reference),
+        script=_write_script(folder, small, target, reference, verdict),
+        reproducer=small,
+        explanation=None if verdict.agrees else explain(small.case, verdict),
+    )
+
+
+def _write_script(
+    folder: RunFolder,
+    found: Reproducer,
+    target: Target,
+    reference: Target | None,
+    verdict: Verdict | None,
+) -> str:
+    """Write the standalone script, if there is one; its text."""
+    text = script_text(found, target, reference, verdict)
+    if text:
+        write_atomically(folder.script_path(found.signature), text.encode())
+    return text
+
+
+def _from_here(path: Path) -> str:
+    """``path`` as a person in the current folder would type it."""
+    here = Path.cwd()
+    return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(here) else str(path)
+
+
+def shrink_to_file(
+    original: Reproducer,
+    target: Target,
+    reference: Target | None,
+    path: Path,
+    budget_seconds: float,
+) -> Reproducer:
+    """Shrink a finding, pinned to its signature; the best so far is always in ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def still_fails(case: Case) -> bool:
+        return judge(case, target, reference).signature == original.signature
+
+    def keep(case: Case) -> None:
+        write_reproducer(path, replace(original, case=case, mismatches=()))
+
+    result = shrink(original.case, still_fails, budget_seconds=budget_seconds, on_better=keep)
+    lines = lines_of(judge(result.case, target, reference))
+    best = replace(original, case=result.case, mismatches=lines)
+    write_reproducer(path, best)
+    return best

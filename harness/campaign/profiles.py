@@ -1,0 +1,92 @@
+"""From what a person asked for to a campaign's settings, the same for both front ends."""
+
+from __future__ import annotations
+
+import random
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ..atomic_file import write_atomically
+from ..findings.ledger import read_ledger
+from .corpus import read_corpus
+from .run_folder import RunFolder
+from .settings import DomainName, Settings
+
+CORPUS = Path("reports/corpus")
+LEDGER = Path("reports/ledger.toml")
+
+PULL_REQUEST_SEED = 1
+PULL_REQUEST_CASES = 100_000
+NIGHTLY_SECONDS = 1800.0
+SECONDS = 60.0
+
+
+class Profile(StrEnum):
+    """How long a campaign is and what it keeps, where nothing else is said.
+
+    ``plain`` takes a minute. ``pull-request`` has a fixed seed and a fixed number of cases, so it
+    is the same every time. ``nightly`` has a fresh seed, takes half an hour over all domains, and
+    uses the corpus and the ledger of the current folder.
+    """
+
+    PLAIN = "plain"
+    PULL_REQUEST = "pull-request"
+    NIGHTLY = "nightly"
+
+
+def settings_for(
+    profile: Profile,
+    *,
+    target: str | None = None,
+    reference: str = "torch",
+    domain: DomainName = DomainName.CLAIMED,
+    seed: int | None = None,
+    cases: int | None = None,
+    seconds: float | None = None,
+    shrink_seconds: float = 60.0,
+    corpus: Path | None = None,
+    ledger: Path | None = None,
+) -> Settings:
+    """The settings of a profile, with whatever was given in place of its own."""
+    bounded = cases is not None or seconds is not None
+    if profile is Profile.PULL_REQUEST and not bounded:
+        cases = PULL_REQUEST_CASES
+        seed = PULL_REQUEST_SEED if seed is None else seed
+    elif not bounded:
+        seconds = NIGHTLY_SECONDS if profile is Profile.NIGHTLY else SECONDS
+    if profile is Profile.NIGHTLY:
+        corpus, ledger = corpus or CORPUS, ledger or LEDGER
+    return Settings(
+        target=target or "auto",
+        reference=reference,
+        domain=domain,
+        seed=fresh_seed() if seed is None else seed,
+        cases=cases,
+        seconds=seconds,
+        shrink_seconds=shrink_seconds,
+        corpus=None if corpus is None else str(corpus),
+        ledger=None if ledger is None else str(ledger),
+    )
+
+
+def prepared(settings: Settings, folder: RunFolder) -> Settings:
+    """The settings once what they name is there, with the corpus as it is now in the run's folder.
+
+    Raises CorpusError, LedgerError and ReproducerError.
+    """
+    if settings.ledger is not None:
+        read_ledger(Path(settings.ledger))
+    if settings.corpus is None:
+        return settings
+    cases = list(read_corpus(Path(settings.corpus)).values())
+    folder.root.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder.replayed, msgspec.json.encode(cases))
+    return replace(settings, replayed=len(cases))
+
+
+def fresh_seed() -> int:
+    """A campaign seed of 32 bits, short enough to be typed."""
+    return random.SystemRandom().getrandbits(32)

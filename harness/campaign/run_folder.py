@@ -1,0 +1,136 @@
+"""The folder of one campaign: findings, cases in flight, and the summary."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from ..atomic_file import write_atomically
+from ..findings.reproducer import Reproducer, read_reproducer, write_reproducer
+
+CASE_SUFFIX = ".kvcase.json"
+
+
+class InFlight(msgspec.Struct, frozen=True):
+    """Case indices that a process is about to run; what is left of a dead one names its batch."""
+
+    first: int
+    count: int
+
+
+def slug(signature: str) -> str:
+    """A folder name for a signature, readable and free of clashes."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", signature).strip("-").lower()[:60]
+    return f"{words}-{hashlib.sha256(signature.encode()).hexdigest()[:6]}"
+
+
+class RunFolder:
+    """Paths and files under ``root``, which is made when something is first written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def findings(self) -> Path:
+        return self.root / "findings"
+
+    def finding(self, signature: str) -> Path:
+        """The folder of a signature."""
+        return self.findings / slug(signature)
+
+    def reproducer_path(self, signature: str) -> Path:
+        """Where the shrunk case of a signature belongs."""
+        return self.finding(signature) / f"shrunk{CASE_SUFFIX}"
+
+    def script_path(self, signature: str) -> Path:
+        """Where the script that reproduces a signature's launch without this package belongs."""
+        return self.finding(signature) / "reproduce.py"
+
+    def record(self, reproducer: Reproducer) -> Path:
+        """Write a case as it was found, named by its index."""
+        folder = self.finding(reproducer.signature)
+        name = reproducer.index if reproducer.index >= 0 else "of-the-corpus"
+        path = folder / f"case-{name}{CASE_SUFFIX}"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_reproducer(path, reproducer)
+        return path
+
+    def originals(self) -> dict[str, Reproducer]:
+        """Of each signature the recorded case with the lowest index."""
+        lowest: dict[str, Reproducer] = {}
+        for path in sorted(self.findings.glob(f"*/case-*{CASE_SUFFIX}")):
+            found = read_reproducer(path)
+            known = lowest.get(found.signature)
+            if known is None or found.index < known.index:
+                lowest[found.signature] = found
+        return lowest
+
+    def mark_in_flight(self, batch: InFlight) -> None:
+        """Say, before launching, what this process is about to run."""
+        path = self._in_flight_path(os.getpid())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, msgspec.json.encode(batch), durable=False)
+
+    def clear_in_flight(self) -> None:
+        self._in_flight_path(os.getpid()).unlink(missing_ok=True)
+
+    @property
+    def summary(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"
+
+    @property
+    def sarif(self) -> Path:
+        return self.root / "findings.sarif"
+
+    @property
+    def replayed(self) -> Path:
+        """The cases of the corpus as they were when the run began."""
+        return self.root / "replayed.json"
+
+    def shard(self, index: int) -> Path:
+        """Where a shard leaves its tally; the folder is made."""
+        return self._made("shards") / f"{index}.json"
+
+    def progress(self, index: int) -> Path:
+        """Where a shard leaves what it has seen so far; the folder is made."""
+        return self._made("progress") / f"{index}.json"
+
+    def shards_begun(self) -> list[Path]:
+        """The progress of the shards that have begun, whether they have ended or not."""
+        return sorted((self.root / "progress").glob("*.json"))
+
+    def _made(self, name: str) -> Path:
+        folder = self.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def shards(self) -> list[Path]:
+        """The tallies of the shards that ran to their end."""
+        return sorted((self.root / "shards").glob("*.json"))
+
+    def in_flight(self, process: int) -> InFlight | None:
+        """What a process was running when it died, if it said so."""
+        path = self._in_flight_path(process)
+        if not path.exists():
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=InFlight)
+
+    def lost_batches(self) -> list[InFlight]:
+        """What processes that are gone had in flight."""
+        paths = sorted((self.root / "in-flight").glob("*.json"))
+        return [msgspec.json.decode(path.read_bytes(), type=InFlight) for path in paths]
+
+    def clear_lost_batches(self) -> None:
+        shutil.rmtree(self.root / "in-flight", ignore_errors=True)
+
+    def _in_flight_path(self, process: int) -> Path:
+        return self.root / "in-flight" / f"{process}.json"

@@ -1,0 +1,100 @@
+"""One process's part of a campaign, from its first batch to its tally."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import monotonic, time
+
+import torch
+
+from kv_canary_fuzz.strategies.case import Case
+
+from ..execution.fuzzer import Fuzzer
+from ..findings.provenance import describe
+from ..judging.verdict import judge, lines_of
+from ..targets.builtin import load_reference, load_target
+from ..targets.target import Target
+from .case_source import CaseSource
+from .coverage import Coverage, pack
+from .run_folder import InFlight, RunFolder
+from .settings import Settings, Shard
+from .tally import Pace, Tally
+
+UNSTEADY = "unsteady: differs in a batch, agrees alone"
+"""The signature of a case whose batch differed and that does not differ by itself."""
+
+
+def run_batches(
+    settings: Settings,
+    batches: Iterable[range],
+    folder: RunFolder,
+    *,
+    report: Callable[[Tally], None],
+    stop: Callable[[], bool] = lambda: False,
+) -> Tally:
+    """Fuzz the cases of ``batches`` until the time is over or ``stop`` says so.
+
+    Every batch is on disk before it is launched; every first case of a signature is written as
+    soon as it is found. ``report`` is called after each batch with the tally so far.
+    """
+    torch.set_num_threads(1)
+    target = load_target(settings.target)
+    reference = load_reference(settings.reference)
+    fuzzer = Fuzzer(target, reference)
+    source = CaseSource(settings, folder)
+    coverage = Coverage()
+    tally = Tally(paces=[Pace()])
+    started = monotonic()
+    for batch in batches:
+        if stop() or _is_over(settings, monotonic() - started):
+            break
+        folder.mark_in_flight(InFlight(batch.start, len(batch)))
+        cases = [source.at(index) for index in batch]
+        for position in fuzzer.failing(cases):
+            _sight(settings, target, reference, folder, tally, cases[position], batch[position])
+        tally.cases += len(batch)
+        cover(tally, coverage, cases, batch)
+        tally.seconds = monotonic() - started
+        tally.paces[0].add(len(batch), time())
+        report(tally)
+    folder.clear_in_flight()
+    return tally
+
+
+def shard_batches(settings: Settings, shard: Shard) -> Iterator[range]:
+    """The case indices of each batch of a shard; endless where the campaign is bounded by time."""
+    number = shard.index
+    while batch := settings.batch_range(number):
+        yield batch
+        number += shard.of
+
+
+def cover(tally: Tally, coverage: Coverage, cases: Sequence[Case], batch: range) -> None:
+    """Count the features of a batch, and keep the indices of cases that met a new pair."""
+    counts, new = coverage.add(cases)
+    tally.count_features(counts)
+    if new:
+        tally.pairs = pack(coverage.pairs)
+        tally.reached += [batch[position] for position in new]
+
+
+def _is_over(settings: Settings, elapsed: float) -> bool:
+    return settings.seconds is not None and elapsed >= settings.seconds
+
+
+def _sight(
+    settings: Settings,
+    target: Target,
+    reference: Target | None,
+    folder: RunFolder,
+    tally: Tally,
+    case: Case,
+    index: int,
+) -> None:
+    """Judge a differing case alone, count its signature, and write the first of each."""
+    verdict = judge(case, target, reference)
+    signature = verdict.signature if not verdict.agrees else UNSTEADY
+    first = signature not in tally.findings
+    tally.sight(signature, index)
+    if first:
+        folder.record(describe(settings, case, index, signature, lines_of(verdict)))

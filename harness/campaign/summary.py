@@ -1,0 +1,156 @@
+"""What a campaign did and found, as values that are printed, drawn and stored in ``run.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..atomic_file import write_atomically
+from ..explaining.explanation import Explanation
+from ..findings.reproducer import Reproducer
+from .coverage import PairMatrix
+from .settings import Settings
+
+FORMAT: Final = "kv-canary-fuzz run"
+VERSION: Final = 1
+
+Standing = Literal["new", "known", "back"]
+"""A finding that the ledger does not have, that it has, or that it says was fixed."""
+
+
+Outcome = Literal["met", "still there", "fixed", "not tried"]
+"""What became of a finding that the ledger has: met; not met, but its reproducer shows it; not
+met, and its reproducer no longer shows it; or not met, and not tried either."""
+
+
+class RunError(Exception):
+    """A folder that holds no readable run; one line that names the file and the fault."""
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One signature: how often it was met, and the files that replay it.
+
+    ``file`` is the shrunk case, or the original where it cannot be shrunk, as a path from where
+    the run was started; ``folder`` is the finding's folder, from the run's. ``script`` is the text
+    of ``reproduce.py`` there, empty where there is none. ``alone`` names who stands alone among
+    target, reference and scalar model, where they vote. ``reproducer`` is what is in ``file``.
+    """
+
+    signature: str
+    count: int
+    first_index: int
+    file: str
+    lines: tuple[str, ...] = ()
+    alone: str = ""
+    standing: Standing = "new"
+    title: str = ""
+    folder: str = ""
+    script: str = ""
+    reproducer: Reproducer | None = None
+    explanation: Explanation | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether the run fails for it."""
+        return self.standing != "known"
+
+
+class WorkerPace(Struct, frozen=True):
+    """One worker's cases per second over time.
+
+    ``began`` counts seconds from the first worker's first moment; every entry of ``rates`` stands
+    for ``bucket`` seconds.
+    """
+
+    began: float
+    bucket: float
+    cases: int
+    rates: tuple[float, ...]
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """All of a run that is not the same when it is repeated. ``core_seconds`` adds up workers."""
+
+    started: str
+    seconds: float
+    core_seconds: float
+    workers: tuple[WorkerPace, ...] = ()
+
+
+class LedgerNote(Struct, frozen=True, kw_only=True):
+    """What became of a finding that the ledger has for this target."""
+
+    signature: str
+    title: str
+    outcome: Outcome
+
+
+class CorpusUse(Struct, frozen=True):
+    """The corpus of a run: cases replayed first, and cases added at its end."""
+
+    folder: str
+    replayed: int
+    added: int
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A campaign from its settings to its findings: all that the report shows.
+
+    ``target`` is the one that ran, where the settings say ``auto``, and ``device`` is where its
+    tensors were. ``never_met`` names features of the domain that no case had. ``interrupted`` says
+    that it ended before it was done.
+    """
+
+    format: Literal["kv-canary-fuzz run"] = FORMAT
+    version: Literal[1] = VERSION
+    settings: Settings
+    target: str
+    device: str
+    cases: int
+    features: dict[str, int]
+    never_met: tuple[str, ...]
+    pairs: PairMatrix
+    findings: tuple[Finding, ...]
+    ledger: tuple[LedgerNote, ...] = ()
+    corpus: CorpusUse | None = None
+    versions: dict[str, str]
+    interrupted: bool = False
+    timing: Timing
+
+    @property
+    def rate(self) -> float:
+        """Cases per second and core."""
+        return self.cases / self.timing.core_seconds if self.timing.core_seconds else 0.0
+
+    @property
+    def failing(self) -> tuple[Finding, ...]:
+        """The findings that the run fails for."""
+        return tuple(finding for finding in self.findings if finding.fails)
+
+
+def write_summary(path: Path, summary: Summary) -> None:
+    """Write ``run.json`` so that it is whole at any instant. Raises OSError."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+
+
+def read_summary(path: Path) -> Summary:
+    """The run in ``path``, a run's folder or its ``run.json``. Raises RunError."""
+    file = path / "run.json" if path.is_dir() else path
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Summary)
+    except OSError as error:
+        raise RunError(f"{file}: cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RunError(f"{file}: is no run: {error}") from None
+
+
+def run_schema() -> dict[str, Any]:
+    """The JSON schema of ``run.json``."""
+    schema: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Summary)))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A run of kv-canary-fuzz (run.json)",
+    } | schema

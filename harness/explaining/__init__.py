@@ -1,0 +1,1 @@
+"""Explaining: why a finding is one, as values that are stored and drawn."""

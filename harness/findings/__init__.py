@@ -1,0 +1,1 @@
+"""Findings: shrunk, written as reproducers and scripts, and held against the ledger."""

@@ -1,0 +1,105 @@
+"""The ledger: findings that are known, so that a run fails for new ones alone.
+
+A TOML file with one ``[[findings]]`` table for each, made to be read and edited by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..atomic_file import write_atomically
+
+State = Literal["tolerated", "quarantined", "fixed"]
+
+HEADER = (
+    "# Findings that are known. `kv-canary-fuzz ledger update RUN` adds what a run found anew and\n"
+    "# marks what no longer happens. state: tolerated, quarantined (never launched) or fixed.\n"
+)
+
+
+class LedgerError(Exception):
+    """A ledger that cannot be had; the message is one line that names the file and the fault."""
+
+
+class LedgerEntry(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One known finding of one target.
+
+    ``reproducer`` is a path from the ledger's folder. ``since`` and ``until`` are the dates when
+    it was found and when it was seen to be fixed. ``what`` says what happens, ``version`` in which
+    version of the target, ``link`` where it is discussed.
+    """
+
+    signature: str
+    target: str
+    state: State = "tolerated"
+    title: str = ""
+    what: str = ""
+    version: str = ""
+    reproducer: str = ""
+    link: str = ""
+    since: str = ""
+    until: str = ""
+
+
+class Ledger(Struct, frozen=True, forbid_unknown_fields=True):
+    """Entries in the order of the file; a target and a signature together occur once."""
+
+    findings: tuple[LedgerEntry, ...] = ()
+
+    def entry(self, target: str, signature: str) -> LedgerEntry | None:
+        """The entry for a finding, whatever its state."""
+        for entry in self.findings:
+            if (entry.target, entry.signature) == (target, signature):
+                return entry
+        return None
+
+    def knows(self, target: str, signature: str) -> bool:
+        """Whether the finding is expected; one that was fixed and comes back is not."""
+        entry = self.entry(target, signature)
+        return entry is not None and entry.state != "fixed"
+
+    def with_entry(self, entry: LedgerEntry) -> Ledger:
+        """The ledger with ``entry`` in place of the one with its target and signature, or last."""
+        key = entry.target, entry.signature
+        others = [(e.target, e.signature) for e in self.findings]
+        if key not in others:
+            return Ledger((*self.findings, entry))
+        position = others.index(key)
+        return Ledger((*self.findings[:position], entry, *self.findings[position + 1 :]))
+
+
+def read_ledger(path: Path) -> Ledger:
+    """The ledger in ``path``, whose reproducers exist. Raises LedgerError."""
+    try:
+        ledger = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Ledger)
+    except OSError as error:
+        raise LedgerError(f"ledger {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise LedgerError(f"ledger {path}: {error}") from None
+    seen: set[tuple[str, str]] = set()
+    for entry in ledger.findings:
+        key = entry.target, entry.signature
+        if key in seen:
+            raise LedgerError(f"ledger {path}: has {entry.signature!r} of {entry.target} twice")
+        seen.add(key)
+        if entry.reproducer and not (path.parent / entry.reproducer).is_file():
+            raise LedgerError(f"ledger {path}: reproducer {entry.reproducer} is missing")
+    return ledger
+
+
+def write_ledger(path: Path, ledger: Ledger) -> None:
+    """Write the file so that it is whole at any instant. Raises OSError."""
+    tables = []
+    for entry in ledger.findings:
+        fields = {"state": entry.state} | msgspec.to_builtins(entry)
+        lines = [f"{name} = {json.dumps(text)}" for name, text in fields.items()]
+        tables.append("\n".join(["[[findings]]", *lines]) + "\n")
+    write_atomically(path, "\n".join([HEADER, *tables]).encode())

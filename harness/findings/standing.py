@@ -1,0 +1,102 @@
+"""How a run's findings stand to the ledger: new, known, back again, or fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import date
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ..campaign.run_folder import CASE_SUFFIX, slug
+from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
+from ..judging.verdict import judge
+from ..targets.target import Target
+from .culprits import CRASH
+from .ledger import Ledger, LedgerEntry, read_ledger, write_ledger
+from .reproducer import read_reproducer, write_reproducer
+
+REPRODUCERS = "reproducers"
+"""The folder beside a ledger that holds the reproducers of its entries."""
+
+
+def standing_of(ledger: Ledger, target: str, signature: str) -> Standing:
+    entry = ledger.entry(target, signature)
+    if entry is None:
+        return "new"
+    return "back" if entry.state == "fixed" else "known"
+
+
+def ledger_notes(
+    path: Path, ledger: Ledger, target: Target, reference: Target | None, met: Collection[str]
+) -> tuple[LedgerNote, ...]:
+    """What became of each known finding of ``target``; those not met are tried again."""
+    notes = []
+    for entry in ledger.findings:
+        if entry.target == target.name and entry.state != "fixed":
+            outcome: Outcome = "met"
+            if entry.signature not in met:
+                outcome = _try_again(path.parent, entry, target, reference)
+            notes.append(LedgerNote(signature=entry.signature, title=entry.title, outcome=outcome))
+    return tuple(notes)
+
+
+def _try_again(
+    folder: Path, entry: LedgerEntry, target: Target, reference: Target | None
+) -> Outcome:
+    """Replay an entry's reproducer. What kills a process is not tried."""
+    deadly = entry.signature.startswith(CRASH)
+    if deadly or entry.state == "quarantined" or not entry.reproducer:
+        return "not tried"
+    found = read_reproducer(folder / entry.reproducer)
+    return "fixed" if judge(found.case, target, reference).agrees else "still there"
+
+
+def update_ledger(path: Path, summary: Summary, today: date) -> list[str]:
+    """Add what ``summary`` found anew, with its reproducer, and mark what it found fixed.
+
+    A line for each change. The file is made where it is missing. Raises LedgerError and OSError.
+    """
+    ledger = read_ledger(path) if path.exists() else Ledger()
+    lines = []
+    for finding in summary.failing:
+        ledger = ledger.with_entry(_entry(path.parent, ledger, summary, finding, today))
+        lines.append(f"{finding.standing}: {finding.signature}")
+    for note in summary.ledger:
+        entry = ledger.entry(summary.target, note.signature)
+        if note.outcome == "fixed" and entry is not None:
+            ledger = ledger.with_entry(replace(entry, state="fixed", until=str(today)))
+            lines.append(f"fixed: {note.signature}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_ledger(path, ledger)
+    return lines
+
+
+def _entry(
+    folder: Path, ledger: Ledger, summary: Summary, finding: Finding, today: date
+) -> LedgerEntry:
+    """The entry for a finding that is new, or that came back: then what people wrote stays."""
+    kept = _keep_reproducer(folder, summary.target, finding)
+    old = ledger.entry(summary.target, finding.signature)
+    if old is not None:
+        return replace(old, state="tolerated", reproducer=kept, since=str(today), until="")
+    headline = finding.explanation.headline if finding.explanation else finding.signature
+    return LedgerEntry(
+        signature=finding.signature,
+        target=summary.target,
+        title=headline,
+        what=finding.lines[0] if finding.lines else "",
+        version=summary.versions.get("kv-canary-fuzz", ""),
+        reproducer=kept,
+        since=str(today),
+    )
+
+
+def _keep_reproducer(folder: Path, target: str, finding: Finding) -> str:
+    """Copy a finding's reproducer beside the ledger; its path from there."""
+    if finding.reproducer is None:
+        return ""
+    kept = f"{REPRODUCERS}/{slug(f'{target} {finding.signature}')}{CASE_SUFFIX}"
+    (folder / REPRODUCERS).mkdir(parents=True, exist_ok=True)
+    write_reproducer(folder / kept, finding.reproducer)
+    return kept

@@ -1,0 +1,176 @@
+"""The slow and full answer for one case: where two implementations part, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from kv_canary_fuzz.strategies.case import Case, Step
+from kv_canary_fuzz.strategies.content import Content
+from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
+
+from ..execution.arena import Bytes, allocate, fill, lay_out_batch
+from ..execution.binding import Binder
+from ..execution.execution import Run, step_reference, step_target
+from ..execution.layout import Layout
+from ..execution.outcome import Raised, Rows
+from ..execution.tensors import Memory
+from ..targets.target import Target
+from .differences import differences
+from .expectation import expectation_mismatch
+from .mismatch import Mismatch, Rank, first_cause, step_kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The first step after which two outcomes differ, and every difference there.
+
+    ``expected`` and ``found`` are the arenas after that step. ``step`` is -1 and ``mismatches``
+    empty where the two agree.
+    """
+
+    step: int
+    mismatches: tuple[Mismatch, ...]
+    signature: str
+    layout: Layout
+    expected: Bytes
+    found: Bytes
+
+    @property
+    def agrees(self) -> bool:
+        return not self.mismatches
+
+
+SPARE_ROWS = 16
+POISON = Content(fill=0xAA)
+
+MOST_LINES = 8
+"""Differences that a reproducer lists; running it shows the rest."""
+
+
+def lines_of(verdict: Verdict) -> tuple[str, ...]:
+    """The first differences, a line each."""
+    return tuple(mismatch.line() for mismatch in verdict.mismatches[:MOST_LINES])
+
+
+class Side:
+    """One implementation's fresh memory for one case, advanced step by step."""
+
+    def __init__(self, case: Case, target: Target | None) -> None:
+        batch = lay_out_batch([case])
+        buffer = allocate(batch.size)
+        fill(batch, buffer)
+        self._case = case
+        self._target = target
+        self._memory = Memory(buffer, target.device if target else "cpu")
+        self._binder = Binder(case, batch.layouts[0], self._memory, 0)
+        self._size = batch.size
+        self.run = Run()
+        if target is not None and target.set_schedule is not None:
+            target.set_schedule(case.schedule)
+
+    def advance(self, number: int) -> Raised | None:
+        """Run step ``number``; None as target stands for the torch reference."""
+        if self._target is None:
+            step_reference((self._case,), [self._binder], number, self.run)
+            return self.run.raised.get((0, number))
+        return step_target(self._target, self._case, self._binder, number)
+
+    def bytes(self) -> Bytes:
+        return self._memory.read(0, self._size)
+
+
+def judge(case: Case, target: Target, reference: Target | None = None) -> Verdict:
+    """Run ``case`` on fresh memory on both sides and compare after every step.
+
+    The reference is the torch reference unless another target is given. A reference that breaks
+    what the grammar knows about the case's rows is a mismatch as well. Where rows were lost for
+    want of room in the ring, they are looked at in a copy of the case that has room.
+    """
+    verdict, appended = _judge(case, target, reference)
+    ranks = {mismatch.rank for mismatch in verdict.mismatches}
+    if not ranks & {Rank.ROW, Rank.INDEX} or ranks & {Rank.EXCEPTION, Rank.STAMP}:
+        return verdict
+    if 0 <= case.violation_write_index <= case.ring_capacity - appended - SPARE_ROWS:
+        return verdict
+    seen, _ = _judge(with_room(case, appended), target, reference)
+    rows = [mismatch for mismatch in seen.mismatches if mismatch.rank is Rank.ROW]
+    if not rows:
+        return verdict
+    known = {mismatch.line() for mismatch in verdict.mismatches}
+    lost = [m if m.line() in known else _with_room(m, seen.step) for m in rows]
+    rest = [mismatch for mismatch in verdict.mismatches if mismatch.rank is not Rank.ROW]
+    ordered = tuple(first_cause([*lost, *rest]))
+    signature = signature_of(case.steps[seen.step], ordered[0])
+    return dataclasses.replace(verdict, mismatches=ordered, signature=signature)
+
+
+def with_room(case: Case, rows: int) -> Case:
+    """``case`` with a ring that holds twice ``rows`` rows, empty at first."""
+    room = 2 * rows + 2 * SPARE_ROWS
+    return replace(case, ring_capacity=room, violation_write_index=0, violation_ring=POISON)
+
+
+def _with_room(mismatch: Mismatch, step: int) -> Mismatch:
+    return replace(mismatch, place=f"{mismatch.place} (step {step}, had the ring room)")
+
+
+def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdict, int]:
+    """The verdict on the case as it is, and how many rows the torch reference appended."""
+    layout = lay_out_batch([case]).layouts[0]
+    model = Side(case, None)
+    left = Side(case, reference) if reference else model
+    right = Side(case, target)
+    initial = left.bytes().copy()
+    known = expected_bits(case)
+    produced: list[tuple[int, Rows]] = []
+    number, found = -1, list[Mismatch]()
+    for number, _ in enumerate(case.steps):
+        model_raised = model.advance(number)
+        left_raised = model_raised if left is model else left.advance(number)
+        right_raised = right.advance(number)
+        produced.append((number, model.run.rows_of(0, number)))
+        found = [
+            *_exception_mismatch(left_raised, right_raised),
+            *expectation_mismatch(known[number], produced[-1][1]),
+            *differences(case, layout, produced, initial, left.bytes(), right.bytes()),
+        ]
+        if found:
+            break
+    ordered = tuple(first_cause(found))
+    verdict = Verdict(
+        step=number if found else -1,
+        mismatches=ordered,
+        signature=signature_of(case.steps[number], ordered[0]) if found else "",
+        layout=layout,
+        expected=left.bytes(),
+        found=right.bytes(),
+    )
+    return verdict, sum(len(rows) for _, rows in produced)
+
+
+def signature_of(step: Step, cause: Mismatch) -> str:
+    """What two findings of the same bug share: the step's kind and the first cause's kind."""
+    return f"{step_kind(step)}: {cause.kind}"
+
+
+def _exception_mismatch(expected: Raised | None, found: Raised | None) -> list[Mismatch]:
+    if expected == found:
+        return []
+    wanted, given = (raised.kind if raised else "nothing" for raised in (expected, found))
+    return [
+        Mismatch(
+            rank=Rank.EXCEPTION,
+            order=(),
+            kind="message" if wanted == given else f"raised {given}, not {wanted}",
+            place="exception",
+            expected=_raised_text(expected),
+            found=_raised_text(found),
+        )
+    ]
+
+
+def _raised_text(raised: Raised | None) -> str:
+    return f"{raised.kind}: {raised.message}" if raised else "none"

@@ -1,0 +1,156 @@
+"""A campaign cut into tests: shards that any number of workers run to the same end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+from kv_canary_fuzz.reports.publish import publish
+from kv_canary_fuzz.reports.summary_text import summary_lines
+from kv_canary_fuzz.strategies.case import Case
+
+from ..atomic_file import write_atomically
+from ..campaign.campaign import default_folder, settled
+from ..campaign.finish import Tell, finish, shrink_to_file
+from ..campaign.profiles import Profile, prepared, settings_for
+from ..campaign.run_folder import RunFolder
+from ..campaign.settings import DomainName, Settings, Shard
+from ..campaign.shard import run_batches, shard_batches
+from ..campaign.tally import Tally
+from ..findings.ledger import Ledger, read_ledger
+from ..findings.provenance import describe
+from ..judging.verdict import Verdict, lines_of
+from ..targets.builtin import load_reference, load_target
+
+SHARDS = 8
+PROGRESS_SECONDS = 1.0
+
+
+class CampaignPlan(Struct, frozen=True):
+    """What every worker of one pytest run must agree on."""
+
+    settings: Settings
+    root: str
+
+    @classmethod
+    def of(cls, option: Any) -> CampaignPlan:
+        """The plan that the command line asks for, with what it names read and checked.
+
+        Raises CorpusError, LedgerError and ReproducerError.
+        """
+        settings = settings_for(
+            Profile(option.kv_profile),
+            target=option.kv_target,
+            reference=option.kv_reference,
+            domain=DomainName(option.kv_domain),
+            seed=option.kv_seed,
+            cases=option.kv_cases,
+            seconds=option.kv_seconds,
+            shrink_seconds=option.kv_shrink_seconds,
+            corpus=option.kv_corpus,
+            ledger=option.kv_ledger,
+        )
+        root = Path(option.kv_out or default_folder(settings.seed)).absolute()
+        return cls(prepared(settings, RunFolder(root)), str(root))
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(Path(self.root))
+
+    def shrink(self, case: Case, verdict: Verdict) -> Path:
+        """Shrink a case that a test of another kind found, and write it."""
+        settings = settled(self.settings)
+        original = describe(settings, case, -1, verdict.signature, lines_of(verdict))
+        path = self.folder.reproducer_path(verdict.signature)
+        target = load_target(self.settings.target)
+        reference = load_reference(self.settings.reference)
+        shrink_to_file(original, target, reference, path, self.settings.shrink_seconds)
+        return path
+
+
+class Progress(Struct, frozen=True):
+    """What a shard has seen so far of a campaign whose target and domain are settled."""
+
+    settings: Settings
+    tally: Tally
+
+
+class ShardTest:
+    """One shard of a plan, as the body of a test."""
+
+    def __init__(self, plan: CampaignPlan, index: int) -> None:
+        self._plan = plan
+        self._index = index
+        self._told = 0.0
+        self._settings = plan.settings
+
+    def run(self) -> None:
+        """Fuzz the shard; its tally is left in the run's folder, and a new finding fails the test.
+
+        What the ledger knows is counted and does not fail it.
+        """
+        self._settings = settings = settled(self._plan.settings)
+        if settings.seconds is not None:
+            workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+            share = settings.seconds * min(workers, SHARDS) / SHARDS
+            settings = msgspec.structs.replace(settings, seconds=share)
+        folder = self._plan.folder
+        batches = shard_batches(settings, Shard(self._index, SHARDS))
+        tally = run_batches(settings, batches, folder, report=self._tell)
+        write_atomically(folder.shard(self._index), msgspec.json.encode(tally))
+        ledger = read_ledger(Path(settings.ledger)) if settings.ledger else Ledger()
+        name = load_target(settings.target).name
+        fresh = [s for s in sorted(tally.findings) if not ledger.knows(name, s)]
+        if fresh:
+            pytest.fail(_findings_text(tally, fresh, folder), pytrace=False)
+
+    def _tell(self, tally: Tally) -> None:
+        """Leave progress for the process that shows it, at most once a second."""
+        if monotonic() - self._told >= PROGRESS_SECONDS:
+            self._told = monotonic()
+            data = msgspec.json.encode(Progress(self._settings, tally.progress()))
+            write_atomically(self._plan.folder.progress(self._index), data, durable=False)
+
+
+def _findings_text(tally: Tally, signatures: list[str], folder: RunFolder) -> str:
+    kinds = "kind" if len(signatures) == 1 else "kinds"
+    lines = [f"{len(signatures)} {kinds} of mismatch in {tally.cases} cases:"]
+    for signature in signatures:
+        seen = tally.findings[signature]
+        lines.append(f"  {signature}: {seen.count} cases, first at index {seen.first_index}")
+        lines.append(f"    kv-canary-fuzz replay {folder.reproducer_path(signature)}")
+    return "\n".join(lines)
+
+
+def total_progress(folder: RunFolder) -> Progress | None:
+    """What all shards have seen so far, those that ended and those at work; None before that."""
+    whole, settings = Tally(), None
+    ended = {path.name: path for path in folder.shards()}
+    for path in folder.shards_begun():
+        part = msgspec.json.decode(path.read_bytes(), type=Progress)
+        settings = part.settings
+        if path.name not in ended:
+            whole.add(part.tally)
+    for path in ended.values():
+        whole.add(msgspec.json.decode(path.read_bytes(), type=Tally).progress())
+    return None if settings is None else Progress(settings, whole)
+
+
+def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> list[str]:
+    """Sum up the shards that ran, shrink what they found; the lines to print, if any ran."""
+    folder = plan.folder
+    tallies = [msgspec.json.decode(path.read_bytes(), type=Tally) for path in folder.shards()]
+    if not tallies and not folder.lost_batches():
+        return []
+    whole = Tally(interrupted=interrupted)
+    for tally in tallies:
+        whole.add(tally)
+    summary = finish(settled(plan.settings), folder, whole, tell=tell)
+    publish(folder, summary)
+    return summary_lines(summary, plan.root)

@@ -1,0 +1,1 @@
+"""Features of cases: what a campaign counts to know what it has covered."""

@@ -1,0 +1,1 @@
+"""The grammar: how states, launches, damage and hardened inputs are drawn."""
