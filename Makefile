@@ -17,7 +17,7 @@ fuzz: venv
 	$(BIN)/kv-canary-fuzz run --target $(TARGET) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 test: venv $(COMPARED)
-	$(BIN)/pytest -n auto -m "not nightly"
+	$(BIN)/pytest -n auto --dist worksteal -m "not nightly"
 
 # Every documented command and every step of the workflows, one after another.
 test-nightly: venv $(COMPARED)
