@@ -31,11 +31,13 @@ from .campaign.run_folder import RunFolder
 from .campaign.settings import DomainName
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
+from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
-from .targets.builtin import BUILTIN, load_reference, load_target
+from .targets.builtin import BUILTIN, load_target, sanitized_name
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
@@ -84,6 +86,12 @@ def run(
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="File with the known findings.")] = None,
+    deadline: Annotated[
+        float, typer.Option(help="Processor seconds that any launch may take.")
+    ] = FLOOR_SECONDS,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="The emulated build under sanitizers.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
@@ -91,7 +99,7 @@ def run(
     """Fuzz a target; exit status 1 where something was found that the ledger does not know."""
     settings = settings_for(
         profile,
-        target=target,
+        target=sanitized_name(target) if sanitize else target,
         reference=reference,
         domain=domain,
         seed=seed,
@@ -100,6 +108,7 @@ def run(
         shrink_seconds=shrink_seconds,
         corpus=corpus,
         ledger=ledger,
+        deadline=deadline,
     )
     folder = out or default_folder(settings.seed)
     summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)
@@ -234,14 +243,14 @@ def _explain(console: Console, found: Reproducer, target: Target, reference: Tar
     """Print where the two sides part and who stands alone; whether they agree."""
     verdict = judge(found.case, target, reference)
     console.print(verdict_text(found.case, verdict), highlight=False)
-    if not verdict.agrees:
+    if not verdict.agrees and not verdict.signature.startswith(CRASH):
         console.print(who_stands_alone(found.case, target, reference), highlight=False)
     return verdict.agrees
 
 
 def _opened(file: Path, target: str) -> tuple[Reproducer, Target, Target | None]:
     found = read_reproducer(file)
-    return found, load_target(target or found.target), load_reference(found.reference)
+    return found, load_isolated(target or found.target), load_isolated_reference(found.reference)
 
 
 def main() -> None:

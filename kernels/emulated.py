@@ -180,7 +180,22 @@ def build(
     ``max_sources`` is the bound on sources, 1 to 32; ``flags`` are further compiler options.
     Raises CompilerMissing, CompileError or PatchError.
     """
+    path, shape = build_path(
+        max_sources, patches, block_threads=block_threads, max_blocks=max_blocks, flags=flags
+    )
+    return EmulatedKernels(load_library(path), *shape)
+
+
+def build_path(
+    max_sources: int | None = None,
+    patches: Sequence[Patch] = (),
+    *,
+    block_threads: int = DEFAULT_BLOCK_THREADS,
+    max_blocks: int = DEFAULT_MAX_BLOCKS,
+    flags: Sequence[str] = (),
+) -> tuple[Path, tuple[int, int, int]]:
+    """As `build`, but the library is not loaded: its path, and the kernels' other arguments."""
     bound = abi.source_bound(max_sources)
     text = translation_unit(apply_patches(read_sources(), patches), EMULATED_ROOT)
     path = build_library(text, (*abi.definitions(bound, block_threads), *flags))
-    return EmulatedKernels(load_library(path), bound, block_threads, max_blocks)
+    return path, (bound, block_threads, max_blocks)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..atomic_file import write_atomically
 from ..findings.ledger import read_ledger
+from ..isolation.loading import FLOOR_SECONDS
 from .corpus import read_corpus
 from .run_folder import RunFolder
 from .settings import DomainName, Settings
@@ -49,6 +50,7 @@ def settings_for(
     shrink_seconds: float = 60.0,
     corpus: Path | None = None,
     ledger: Path | None = None,
+    deadline: float = FLOOR_SECONDS,
 ) -> Settings:
     """The settings of a profile, with whatever was given in place of its own."""
     bounded = cases is not None or seconds is not None
@@ -69,6 +71,7 @@ def settings_for(
         shrink_seconds=shrink_seconds,
         corpus=None if corpus is None else str(corpus),
         ledger=None if ledger is None else str(ledger),
+        deadline=deadline,
     )
 
 

@@ -24,7 +24,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins.
     ``batch`` cases are run together. ``shrink_seconds`` bounds the shrinking of each finding.
     ``replayed`` cases of the folder ``corpus`` are run first, under the indices below 0, and new
-    ones are added to it. ``ledger`` is the file that says which findings are known.
+    ones are added to it. ``ledger`` is the file that says which findings are known. A launch may
+    take ``deadline`` seconds of processor time, and more where launches are slow.
     """
 
     target: str
@@ -35,6 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     batch: int = 128
     shrink_seconds: float = 60.0
+    deadline: float = 2.0
     corpus: str | None = None
     replayed: int = 0
     ledger: str | None = None

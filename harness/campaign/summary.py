@@ -96,11 +96,19 @@ class CorpusUse(Struct, frozen=True):
     added: int
 
 
+class CaseRange(Struct, frozen=True):
+    """The cases from ``first`` on."""
+
+    first: int
+    count: int
+
+
 class Summary(Struct, frozen=True, kw_only=True):
     """A campaign from its settings to its findings: all that the report shows.
 
     ``target`` is the one that ran, where the settings say ``auto``, and ``device`` is where its
-    tensors were. ``never_met`` names features of the domain that no case had. ``interrupted`` says
+    tensors were. ``never_met`` names features of the domain that no case had. ``lost`` has what
+    worker processes were running when they were killed, which was run again. ``interrupted`` says
     that it ended before it was done.
     """
 
@@ -117,6 +125,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     ledger: tuple[LedgerNote, ...] = ()
     corpus: CorpusUse | None = None
     versions: dict[str, str]
+    lost: tuple[CaseRange, ...] = ()
     interrupted: bool = False
     timing: Timing
 

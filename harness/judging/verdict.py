@@ -15,8 +15,9 @@ from ..execution.arena import Bytes, allocate, fill, lay_out_batch
 from ..execution.binding import Binder
 from ..execution.execution import Run, step_reference, step_target
 from ..execution.layout import Layout
-from ..execution.outcome import Raised, Rows
+from ..execution.outcome import CRASH, Death, Raised, Rows
 from ..execution.tensors import Memory
+from ..isolation.isolation import Steps
 from ..targets.target import Target
 from .differences import differences
 from .expectation import expectation_mismatch
@@ -56,29 +57,43 @@ def lines_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 class Side:
-    """One implementation's fresh memory for one case, advanced step by step."""
+    """One implementation's fresh memory for one case, advanced step by step.
+
+    An isolated target runs all steps at once, and advancing looks at one after the other.
+    """
 
     def __init__(self, case: Case, target: Target | None) -> None:
         batch = lay_out_batch([case])
-        buffer = allocate(batch.size)
-        fill(batch, buffer)
         self._case = case
         self._target = target
-        self._memory = Memory(buffer, target.device if target else "cpu")
+        self._ended = 0
+        self._steps: Steps | None = None
+        self.run = Run()
+        buffer = allocate(batch.size)
+        fill(batch, buffer)
+        isolation = target.isolation if target else None
+        self._memory = Memory(buffer, target.device if target and not isolation else "cpu")
         self._binder = Binder(case, batch.layouts[0], self._memory, 0)
         self._size = batch.size
-        self.run = Run()
+        if isolation is not None:
+            self._steps = isolation.run_steps(case)
+            return
         if target is not None and target.set_schedule is not None:
             target.set_schedule(case.schedule)
 
-    def advance(self, number: int) -> Raised | None:
+    def advance(self, number: int) -> Raised | Death | None:
         """Run step ``number``; None as target stands for the torch reference."""
+        self._ended = number + 1
+        if self._steps is not None:
+            return self._steps.endings[number]
         if self._target is None:
             step_reference((self._case,), [self._binder], number, self.run)
             return self.run.raised.get((0, number))
         return step_target(self._target, self._case, self._binder, number)
 
     def bytes(self) -> Bytes:
+        if self._steps is not None and self._ended:
+            return self._steps.snapshots[self._ended - 1]
         return self._memory.read(0, self._size)
 
 
@@ -132,6 +147,9 @@ def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdic
         left_raised = model_raised if left is model else left.advance(number)
         right_raised = right.advance(number)
         produced.append((number, model.run.rows_of(0, number)))
+        if isinstance(left_raised, Death) or isinstance(right_raised, Death):
+            found = _exception_mismatch(left_raised, right_raised)
+            break
         found = [
             *_exception_mismatch(left_raised, right_raised),
             *expectation_mismatch(known[number], produced[-1][1]),
@@ -153,24 +171,34 @@ def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdic
 
 def signature_of(step: Step, cause: Mismatch) -> str:
     """What two findings of the same bug share: the step's kind and the first cause's kind."""
+    if cause.kind.startswith(CRASH):
+        return cause.kind
     return f"{step_kind(step)}: {cause.kind}"
 
 
-def _exception_mismatch(expected: Raised | None, found: Raised | None) -> list[Mismatch]:
+Ending = Raised | Death | None
+"""How a step ended: in an exception, with its process, or as it should."""
+
+
+def _exception_mismatch(expected: Ending, found: Ending) -> list[Mismatch]:
     if expected == found:
         return []
-    wanted, given = (raised.kind if raised else "nothing" for raised in (expected, found))
+    wanted, given = (ending.kind if ending else "nothing" for ending in (expected, found))
+    kind = "message" if wanted == given else f"raised {given}, not {wanted}"
+    death = next((ending for ending in (found, expected) if isinstance(ending, Death)), None)
     return [
         Mismatch(
             rank=Rank.EXCEPTION,
             order=(),
-            kind="message" if wanted == given else f"raised {given}, not {wanted}",
-            place="exception",
-            expected=_raised_text(expected),
-            found=_raised_text(found),
+            kind=death.signature if death else kind,
+            place="process" if death else "exception",
+            expected=_ending_text(expected),
+            found=_ending_text(found),
         )
     ]
 
 
-def _raised_text(raised: Raised | None) -> str:
-    return f"{raised.kind}: {raised.message}" if raised else "none"
+def _ending_text(ending: Ending) -> str:
+    if isinstance(ending, Death):
+        return "; ".join((f"{ending.kind} in {ending.launch or 'no launch'}", *ending.report))
+    return f"{ending.kind}: {ending.message}" if ending else "none"

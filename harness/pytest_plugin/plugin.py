@@ -19,8 +19,9 @@ from ..campaign.run_folder import CASE_SUFFIX
 from ..campaign.settings import DomainName
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
+from ..isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
-from ..targets.builtin import load_reference, load_target
+from ..targets.builtin import load_reference, load_target, sanitized_name
 from ..targets.target import Target, TargetError
 from .progress_watch import ProgressWatch
 from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
@@ -53,6 +54,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what holds where nothing else is said (default: pull-request)",
     )
     group.addoption("--kv-corpus", type=Path, help="corpus: replayed first, and added to")
+    group.addoption(
+        "--kv-deadline",
+        type=float,
+        default=FLOOR_SECONDS,
+        help="processor seconds that any launch may take",
+    )
+    group.addoption(
+        "--kv-sanitize", action="store_true", help="the emulated build under sanitizers"
+    )
     group.addoption("--kv-ledger", type=Path, help="file with the findings that are known")
 
 
@@ -62,6 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[PLAN] = msgspec.json.decode(workerinput["kv_canary"], type=CampaignPlan)
         return
     try:
+        if config.option.kv_sanitize:
+            config.option.kv_target = sanitized_name(config.option.kv_target or "auto")
         config.stash[PLAN] = CampaignPlan.of(config.option)
         if config.option.kv_target:
             load_target(config.option.kv_target)
@@ -95,13 +107,15 @@ def kv_shard(request: pytest.FixtureRequest) -> ShardTest:
 @pytest.fixture(scope="session")
 def kv_target(request: pytest.FixtureRequest) -> Target:
     """The target that the options name."""
-    return load_target(request.config.stash[PLAN].settings.target)
+    settings = request.config.stash[PLAN].settings
+    return load_isolated(settings.target, settings.deadline)
 
 
 @pytest.fixture(scope="session")
 def kv_agrees(request: pytest.FixtureRequest, kv_target: Target) -> Any:
     """``kv_agrees(case)`` fails where target and reference differ; for Hypothesis tests too."""
-    reference = load_reference(request.config.stash[PLAN].settings.reference)
+    settings = request.config.stash[PLAN].settings
+    reference = load_isolated_reference(settings.reference, settings.deadline)
     return lambda case: assert_agrees(case, kv_target, reference)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kv_canary_fuzz.kernels.planted import PlantedBug
 
 PLANTED_PREFIX = "planted:"
+SANITIZED = "sanitized"
+SANITIZED_PREFIX = "sanitized:"
 
 
 def _emulated() -> Target:
@@ -25,10 +27,41 @@ def _emulated() -> Target:
 def _planted(name: str) -> Target:
     from kv_canary_fuzz.kernels import planted
 
-    known = [bug.name for bug in planted_bugs()]
+    _planted_bug(name)
+    return _emulated_target(PLANTED_PREFIX + name, lambda: planted.build_planted(name))
+
+
+def _planted_bug(name: str) -> PlantedBug:
+    known = {bug.name: bug for bug in planted_bugs()}
     if name not in known:
         raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
-    return _emulated_target(PLANTED_PREFIX + name, lambda: planted.build_planted(name))
+    return known[name]
+
+
+def _sanitized(bug: str = "") -> Target:
+    """The emulated build under sanitizers, with a bug or without; it needs isolation to run."""
+    from kv_canary_fuzz.kernels import sanitized
+
+    patches = _planted_bug(bug).patches if bug else ()
+    kernels = _built(lambda: sanitized.build(patches))
+    name = SANITIZED_PREFIX + bug if bug else SANITIZED
+    target = Target(name=name, device="cpu", write=_elsewhere, verify=_elsewhere)
+    if kernels is not None:
+        target = _emulated_target(name, lambda: kernels)
+    return replace(target, environment=sanitized.environment(), fence=sanitized.fence)
+
+
+def _elsewhere(**_: Any) -> None:
+    raise TargetError("a sanitized build runs in a process of its own only: load it isolated")
+
+
+def sanitized_name(target: str) -> str:
+    """The name of the sanitized build in place of ``target``. Raises TargetError."""
+    if target in ("auto", "emulated") or target.startswith(SANITIZED):
+        return target if target.startswith(SANITIZED) else SANITIZED
+    if target.startswith(PLANTED_PREFIX):
+        return SANITIZED_PREFIX + target.removeprefix(PLANTED_PREFIX)
+    raise TargetError(f"target {target!r} cannot be sanitized, only the emulated build can")
 
 
 def _emulated_target(name: str, build: Callable[[], Any]) -> Target:
@@ -64,13 +97,14 @@ def _torch() -> Target:
         device="cpu",
         write=reference.launch_canary_write_kernel_torch_reference,
         verify=reference.launch_canary_verify_kernel_torch_reference,
+        native=False,
     )
 
 
 def _scalar() -> Target:
     from kv_canary_fuzz.reference import scalar_model
 
-    return target_of("scalar", scalar_model)
+    return replace(target_of("scalar", scalar_model), native=False)
 
 
 def _sglang_reference() -> Target:
@@ -83,6 +117,7 @@ def _sglang_reference() -> Target:
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
+        native=False,
     )
 
 
@@ -123,11 +158,12 @@ BUILTIN: dict[str, tuple[str, Callable[[], Target]]] = {
     "scalar": ("the contract in plain Python integers", _scalar),
     "sglang": ("the CUDA kernels of an installed sglang, on a GPU", _sglang),
     "sglang-reference": ("the torch reference of an installed sglang", _sglang_reference),
+    SANITIZED: ("our CUDA source, run on the CPU under sanitizers", _sanitized),
 }
 
 
 def load_target(name: str) -> Target:
-    """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
+    """The target called ``name``: built in, ``planted:BUG`` (``sanitized:BUG``), or a module's.
 
     ``auto`` is what `auto_target` gives.
     Raises TargetError with one line.
@@ -136,6 +172,8 @@ def load_target(name: str) -> Target:
         return auto_target()
     if name.startswith(PLANTED_PREFIX):
         return _planted(name.removeprefix(PLANTED_PREFIX))
+    if name.startswith(SANITIZED_PREFIX):
+        return _sanitized(name.removeprefix(SANITIZED_PREFIX))
     if name in BUILTIN:
         return BUILTIN[name][1]()
     try:

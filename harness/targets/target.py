@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.strategies.classify import Domain
+
+if TYPE_CHECKING:
+    from ..isolation.isolation import Isolation
 
 Launcher = Callable[..., None]
 
@@ -32,6 +35,9 @@ class Target:
 
     ``device`` is where its tensors live, as torch spells it. ``domains`` are those it claims to
     handle. ``set_schedule`` chooses an interleaving, where the implementation has that.
+    ``native`` code may end its process, and ``environment`` is what a process for it needs.
+    ``fence`` (address, bytes, open parts) lets code under a sanitizer touch the open parts only.
+    ``isolation``, where there is one, runs it in other processes in place of the launchers.
     """
 
     name: str
@@ -40,6 +46,10 @@ class Target:
     verify: Launcher
     domains: frozenset[Domain] = CLAIMABLE
     set_schedule: Callable[[int], None] | None = None
+    native: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fence: Callable[[int, int, Iterable[tuple[int, int]]], None] | None = None
+    isolation: Isolation | None = None
 
 
 def target_of(name: str, offer: Any) -> Target:
