@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.strategies.classify import Domain
 
-from .target import Target, TargetError, load_module_target, target_of
+from .target import Target, TargetError, load_module_target, streams_of, target_of
 
 if TYPE_CHECKING:
     from kv_canary_fuzz.kernels.planted import PlantedBug
@@ -43,7 +43,8 @@ def _emulated_target(name: str, build: Callable[[], Any]) -> Target:
 def _cuda() -> Target:
     from kv_canary_fuzz.kernels import gpu
 
-    return replace(target_of("cuda", _built(gpu.build)), device="cuda")
+    streams = streams_of("cuda", captures=True)
+    return replace(target_of("cuda", _built(gpu.build)), device="cuda", streams=streams)
 
 
 def _built(build: Callable[[], Any]) -> Any:
@@ -96,6 +97,7 @@ def _sglang() -> Target:
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
+        streams=streams_of("cuda", captures=True),
     )
 
 
