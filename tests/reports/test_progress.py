@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import count
 from pathlib import Path
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from kv_canary_fuzz.harness.atomic_file import write_atomically
@@ -26,6 +28,7 @@ from kv_canary_fuzz.harness.pytest_plugin.pytest_campaign import (
     Progress,
     total_progress,
 )
+from kv_canary_fuzz.reports import live
 from kv_canary_fuzz.reports.live import Live, PlainLines, live_line
 from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
 
@@ -62,6 +65,16 @@ def test_without_a_terminal_there_are_few_lines() -> None:
     lines = PlainLines(Live(SETTINGS), said.append, seconds=0)
     lines(SEEN, True)
     assert len(said) == 1
+
+
+def test_after_the_last_case_nothing_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(100)
+    monkeypatch.setattr(live, "monotonic", lambda: next(clock))
+    said: list[str] = []
+    lines = PlainLines(Live(SETTINGS), said.append, seconds=0)
+    for cases in (500, 1000, 1000, 1000):
+        lines(msgspec.structs.replace(SEEN, cases=cases), True)
+    assert [line.split(", ")[0] for line in said] == ["500 cases", "1,000 cases"]
 
 
 def test_a_finding_is_told_once() -> None:
