@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from io import StringIO
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ from kv_canary_fuzz.harness.campaign.profiles import (
     Profile,
     settings_for,
 )
-from kv_canary_fuzz.harness.campaign.settings import DomainName, Settings
+from kv_canary_fuzz.harness.campaign.settings import DomainName, Settings, SettingsError
 from kv_canary_fuzz.harness.campaign.tally import MOST_BUCKETS, Pace, Sighting, Tally
 from kv_canary_fuzz.harness.campaign.timing import timing_of
 from kv_canary_fuzz.harness.pytest_plugin.progress_watch import ProgressWatch
@@ -113,6 +114,29 @@ def test_profiles() -> None:
     assert nightly.seed != settings_for(Profile.NIGHTLY).seed
     short = settings_for(Profile.NIGHTLY, seconds=5, corpus=Path("mine"))
     assert (short.seconds, short.corpus) == (5, "mine")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"cases": 0}, "cases must be at least 1, got 0"),
+        ({"seconds": 0.0}, "seconds must be more than 0, got 0"),
+        ({"seconds": float("nan")}, "seconds must be more than 0, got nan"),
+        ({"seed": -1}, f"the seed must be 0 to {2**64 - 1}, got -1"),
+        ({"seed": 2**64}, f"the seed must be 0 to {2**64 - 1}, got {2**64}"),
+        ({"shrink_seconds": -1.0}, "shrink-seconds must not be negative, got -1"),
+    ],
+)
+def test_numbers_that_make_no_campaign(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        settings_for(Profile.PLAIN, **asked)
+    assert str(refused.value) == message
+
+
+def test_there_are_as_many_batches_as_cases_need() -> None:
+    assert SETTINGS.batches == 8
+    assert msgspec.structs.replace(SETTINGS, cases=128, replayed=1).batches == 2
+    assert settings_for(Profile.PLAIN, seconds=1).batches > 10**9
 
 
 def test_a_pace_keeps_every_case_in_a_bounded_number_of_points() -> None:
