@@ -28,7 +28,7 @@ from .campaign.corpus import CorpusError
 from .campaign.finish import shrink_to_file
 from .campaign.profiles import Profile, settings_for
 from .campaign.run_folder import RunFolder
-from .campaign.settings import DomainName
+from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
 from .findings.ledger import LedgerError
@@ -46,6 +46,7 @@ CALLERS_ERRORS = (
     LedgerError,
     ReproducerError,
     RunError,
+    SettingsError,
     TargetError,
 )
 
@@ -55,6 +56,9 @@ app = typer.Typer(
 
 TargetOption = Annotated[
     str, typer.Option(help="A built-in target, planted:BUG, or a module's dotted name.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Processes; one per core if absent.")
 ]
 FileArgument = Annotated[Path, typer.Argument(help="A reproducer, *.kvcase.json.")]
 ReplayTarget = Annotated[
@@ -79,7 +83,7 @@ def run(
     seconds: Annotated[float | None, typer.Option(help="End after this time.")] = None,
     cases: Annotated[int | None, typer.Option(help="End after this many cases.")] = None,
     seed: Annotated[int | None, typer.Option(help="The campaign's seed; fresh if absent.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    workers: WorkersOption = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
@@ -154,7 +158,7 @@ def shrink(
 def bench(
     target: TargetOption = "emulated",
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
-    batches: Annotated[int, typer.Option(help="Batches of 128 cases.")] = 60,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of 128 cases.")] = 60,
     shuffled: Annotated[bool, typer.Option(help="On a GPU: slots in random order.")] = False,
     json: Annotated[Path | None, typer.Option(help="On a GPU: a file for the figures.")] = None,
 ) -> None:
@@ -207,7 +211,7 @@ def targets() -> None:
 def mutants(
     only: Annotated[list[str] | None, typer.Option(help="A bug's name or a kind of bugs.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Campaign seeds, from 1 on.")] = len(SEEDS),
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    workers: WorkersOption = None,
     json: Annotated[Path | None, typer.Option(help="A file for the figures.")] = None,
 ) -> None:
     """Hunt every planted bug; exit status 1 where a seed did not find one."""
@@ -250,4 +254,9 @@ def main() -> None:
         app()
     except CALLERS_ERRORS as error:
         print(error, file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(USAGE_ERROR)

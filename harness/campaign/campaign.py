@@ -29,12 +29,14 @@ def run_campaign(
     """Run ``settings`` on ``workers`` processes and print the summary on ``console``.
 
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
-    a TargetError before any worker starts; the same for the corpus and the ledger.
+    a TargetError before any worker starts; the same for the corpus and the ledger. Raises OSError
+    where the run's folder cannot be made.
     """
     settings = settled(settings)
     load_reference(settings.reference)
     folder = RunFolder(root)
     settings = prepared(settings, folder)
+    root.mkdir(parents=True, exist_ok=True)
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -45,7 +47,7 @@ def run_campaign(
 
     say(f"seed {settings.seed}, run folder {root}")
     with live_line(console, Live(settings), say if verbose else None) as show:
-        tally = run_crew(settings, folder, workers, show=show)
+        tally = run_crew(settings, folder, min(workers, settings.batches), show=show)
     summary = finish(settings, folder, tally, tell=tell)
     publish(folder, summary)
     for line in summary_lines(summary, str(root)):

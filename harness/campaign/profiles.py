@@ -50,7 +50,10 @@ def settings_for(
     corpus: Path | None = None,
     ledger: Path | None = None,
 ) -> Settings:
-    """The settings of a profile, with whatever was given in place of its own."""
+    """The settings of a profile, with whatever was given in place of its own.
+
+    Raises SettingsError.
+    """
     bounded = cases is not None or seconds is not None
     if profile is Profile.PULL_REQUEST and not bounded:
         cases = PULL_REQUEST_CASES
@@ -59,7 +62,7 @@ def settings_for(
         seconds = NIGHTLY_SECONDS if profile is Profile.NIGHTLY else SECONDS
     if profile is Profile.NIGHTLY:
         corpus, ledger = corpus or CORPUS, ledger or LEDGER
-    return Settings(
+    settings = Settings(
         target=target or "auto",
         reference=reference,
         domain=domain,
@@ -70,6 +73,8 @@ def settings_for(
         corpus=None if corpus is None else str(corpus),
         ledger=None if ledger is None else str(ledger),
     )
+    settings.check()
+    return settings
 
 
 def prepared(settings: Settings, folder: RunFolder) -> Settings:

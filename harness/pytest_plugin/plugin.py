@@ -16,7 +16,7 @@ import pytest
 from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
-from ..campaign.settings import DomainName
+from ..campaign.settings import DomainName, SettingsError
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.option.kv_target:
             load_target(config.option.kv_target)
         load_reference(config.option.kv_reference)
-    except (TargetError, CorpusError, LedgerError, ReproducerError) as error:
+    except (TargetError, CorpusError, LedgerError, ReproducerError, SettingsError) as error:
         raise pytest.UsageError(str(error)) from error
 
 

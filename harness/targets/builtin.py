@@ -108,6 +108,17 @@ def planted_bugs() -> tuple[PlantedBug, ...]:
     return planted.planted_bugs()
 
 
+def load_traced_target() -> tuple[Target, Callable[[], frozenset[int]]]:
+    """The emulated kernels, and which of their basic blocks ran since that was last asked.
+
+    Raises TargetError where they cannot be built.
+    """
+    from kv_canary_fuzz.kernels import emulated
+
+    kernels = _built(lambda: emulated.build(trace_blocks=True))
+    return _emulated_target("emulated", lambda: kernels), kernels.take_blocks
+
+
 def load_limits() -> Any:
     """The kernels that bound the others' speed: ``nothing()`` and ``mix_chain(tokens)``.
 
