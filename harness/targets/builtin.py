@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.strategies.classify import Domain
 
+from .large import LARGE_PREFIX, large_target
 from .target import Target, TargetError, load_module_target, streams_of, target_of
 
 if TYPE_CHECKING:
@@ -142,11 +143,13 @@ BUILTIN: dict[str, tuple[str, Callable[[], Target]]] = {
 def load_target(name: str) -> Target:
     """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
 
-    ``auto`` is what `auto_target` gives.
-    Raises TargetError with one line.
+    ``large:NAME`` is the target NAME under launches in huge memory, see `large`. ``auto`` is what
+    `auto_target` gives. Raises TargetError with one line.
     """
     if name == "auto":
         return auto_target()
+    if name.startswith(LARGE_PREFIX):
+        return large_target(load_target(name.removeprefix(LARGE_PREFIX)))
     if name.startswith(PLANTED_PREFIX):
         return _planted(name.removeprefix(PLANTED_PREFIX))
     if name in BUILTIN:
