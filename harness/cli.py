@@ -33,6 +33,7 @@ from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from .gpu_sanitizers import CASES, SanitizerMissing, check_kernels
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
 from .targets.builtin import BUILTIN, load_reference, load_target
@@ -46,6 +47,7 @@ CALLERS_ERRORS = (
     LedgerError,
     ReproducerError,
     RunError,
+    SanitizerMissing,
     SettingsError,
     TargetError,
 )
@@ -232,6 +234,18 @@ def mutants(
     for line in closing_lines(standings):
         console.print(line, highlight=False, markup=False)
     raise typer.Exit(0 if all(standing.found for standing in standings) else 1)
+
+
+@app.command("sanitize-gpu")
+def sanitize_gpu(
+    cases: Annotated[int, typer.Option(min=1, help="Cases for each tool.")] = CASES,
+) -> None:
+    """Run the CUDA kernels under compute-sanitizer; exit status 1 where a tool reports anything."""
+    clean = True
+    for tool, report in check_kernels(cases):
+        typer.echo(f"{tool}: {report or f'clean over {cases} cases'}")
+        clean = clean and not report
+    raise typer.Exit(0 if clean else 1)
 
 
 def _explain(console: Console, found: Reproducer, target: Target, reference: Target | None) -> bool:
