@@ -23,7 +23,12 @@ from .bench.gpu_bench import BenchError
 from .bench.gpu_report import report_gpu_bench
 from .bench.stages import fast_path, reference_speed
 from .board import SEEDS, BoardError, board_json, known_bugs, run_board
-from .campaign.campaign import default_folder, run_campaign, usable_cores
+from .campaign.campaign import (
+    default_folder,
+    run_campaign,
+    usable_cores,
+    usual_workers,
+)
 from .campaign.corpus import CorpusError
 from .campaign.finish import shrink_to_file
 from .campaign.profiles import Profile, settings_for
@@ -60,7 +65,7 @@ TargetOption = Annotated[
     str, typer.Option(help="A built-in target, planted:BUG, or a module's dotted name.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option(min=1, help="Processes; one per core if absent.")
+    int | None, typer.Option(min=1, help="Processes; one per core if absent, at most 10 per GPU.")
 ]
 FileArgument = Annotated[Path, typer.Argument(help="A reproducer, *.kvcase.json.")]
 ReplayTarget = Annotated[
@@ -108,7 +113,8 @@ def run(
         ledger=ledger,
     )
     folder = out or default_folder(settings.seed)
-    summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)
+    workers = workers or usual_workers(settings.target)
+    summary = run_campaign(settings, folder, workers, Console(), verbose=verbose)
     raise typer.Exit(1 if summary.failing else 0)
 
 

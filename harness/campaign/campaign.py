@@ -14,6 +14,7 @@ from kv_canary_fuzz.reports.publish import publish
 from kv_canary_fuzz.reports.summary_text import summary_lines
 
 from ..targets.builtin import load_reference, load_target
+from ..targets.devices import most_workers
 from ..targets.target import CLAIMABLE
 from .crew import run_crew
 from .finish import finish
@@ -74,6 +75,12 @@ def default_folder(seed: int) -> Path:
         folder = base / f"{stem}-{number}"
         number += 1
     return folder
+
+
+def usual_workers(target: str) -> int:
+    """One for each core, but no more than the target's GPUs bear. Raises TargetError."""
+    most = most_workers(load_target(target))
+    return usable_cores() if most is None else min(usable_cores(), most)
 
 
 def usable_cores() -> int:

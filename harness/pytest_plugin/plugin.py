@@ -21,6 +21,7 @@ from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
 from ..targets.builtin import load_reference, load_target
+from ..targets.devices import most_workers
 from ..targets.target import Target, TargetError
 from .progress_watch import ProgressWatch
 from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
@@ -68,6 +69,19 @@ def pytest_configure(config: pytest.Config) -> None:
         load_reference(config.option.kv_reference)
     except (TargetError, CorpusError, LedgerError, ReproducerError, SettingsError) as error:
         raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """``-n auto``: no more workers than the GPUs of ``--kv-target`` bear."""
+    workers = yield
+    if not config.option.kv_target:
+        return workers
+    try:
+        most = most_workers(load_target(config.option.kv_target))
+    except TargetError:  # said in one line when the plugin is configured
+        return workers
+    return workers if most is None else min(workers, most)
 
 
 @pytest.hookimpl(optionalhook=True)
