@@ -241,7 +241,8 @@ def _explain(console: Console, found: Reproducer, target: Target, reference: Tar
 
 def _opened(file: Path, target: str) -> tuple[Reproducer, Target, Target | None]:
     found = read_reproducer(file)
-    return found, load_target(target or found.target), load_reference(found.reference)
+    chosen = load_target(target or found.target)
+    return found, chosen, load_reference(found.reference, chosen.contract)
 
 
 def main() -> None:

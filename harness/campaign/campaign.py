@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from rich.console import Console
 
+from kv_canary_fuzz.reference.contract import earlier
 from kv_canary_fuzz.reports.live import Live, live_line
 from kv_canary_fuzz.reports.publish import publish
 from kv_canary_fuzz.reports.summary_text import summary_lines
@@ -32,7 +33,6 @@ def run_campaign(
     a TargetError before any worker starts; the same for the corpus and the ledger.
     """
     settings = settled(settings)
-    load_reference(settings.reference)
     folder = RunFolder(root)
     settings = prepared(settings, folder)
 
@@ -56,10 +56,14 @@ def run_campaign(
 def settled(settings: Settings) -> Settings:
     """The settings with target and domain decided. Raises TargetError."""
     target = load_target(settings.target)
+    reference = load_reference(settings.reference, target.contract)
+    contract = target.contract
+    if reference is not None:
+        contract = earlier(contract, reference.contract)
     domain = settings.domain
     if domain is DomainName.CLAIMED:
         domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
-    return replace(settings, target=target.name, domain=domain)
+    return replace(settings, target=target.name, domain=domain, contract=contract.name)
 
 
 def default_folder(seed: int) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
-from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
+from kv_canary_fuzz.strategies.features.features import expected_features
 
 from ..atomic_file import write_atomically
 from ..explaining.explain import explain
@@ -51,7 +51,8 @@ def finish(
     for batch in folder.lost_batches():
         tally.add(explain_lost_batch(settings, folder, batch))
     folder.clear_lost_batches()
-    target, reference = load_target(settings.target), load_reference(settings.reference)
+    target = load_target(settings.target)
+    reference = load_reference(settings.reference, target.contract)
     source = CaseSource(settings, folder)
     ledger = Ledger() if settings.ledger is None else read_ledger(Path(settings.ledger))
     findings = []
@@ -70,7 +71,7 @@ def finish(
     if settings.ledger is not None:
         path = Path(settings.ledger)
         notes = ledger_notes(path, ledger, target, reference, tally.findings)
-    names = ALL_FEATURES[settings.domain]
+    names = expected_features(settings.domain, settings.revision)
     summary = Summary(
         settings=settings,
         target=target.name,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kv_canary_fuzz.reference.contract import CONTRACTS, DOCUMENTED, Contract
+
 
 class DomainName(StrEnum):
     """What a campaign generates: what the target claims, or a domain of the grammar."""
@@ -21,7 +23,8 @@ class DomainName(StrEnum):
 class Settings(Struct, frozen=True, kw_only=True):
     """One campaign. It ends after ``cases`` cases or ``seconds``, whichever is given.
 
-    ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins.
+    ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins; so is
+    ``contract``, the name of the revision that target and reference follow.
     ``batch`` cases are run together. ``shrink_seconds`` bounds the shrinking of each finding.
     ``replayed`` cases of the folder ``corpus`` are run first, under the indices below 0, and new
     ones are added to it. ``ledger`` is the file that says which findings are known.
@@ -30,6 +33,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     target: str
     reference: str = "torch"
     domain: DomainName = DomainName.CLAIMED
+    contract: str = DOCUMENTED.name
     seed: Annotated[int, Meta(ge=0)] = 0
     cases: int | None = None
     seconds: float | None = None
@@ -38,6 +42,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     corpus: str | None = None
     replayed: int = 0
     ledger: str | None = None
+
+    @property
+    def revision(self) -> Contract:
+        """The revision of the contract that cases are made for."""
+        return CONTRACTS[self.contract]
 
     def batch_of(self, index: int) -> int:
         """The number of the batch that starts with case ``index``; batches count from 0."""

@@ -50,7 +50,8 @@ class Fuzzer:
 
     def generate(self, seed: int, indices: Iterable[int], domain: str) -> list[Case]:
         started = perf_counter()
-        cases = [case_at(seed, index, domain) for index in indices]
+        contract = self._target.contract
+        cases = [case_at(seed, index, domain, contract) for index in indices]
         self.stages = self.stages.plus(StageSeconds(generate=perf_counter() - started))
         return cases
 
@@ -60,7 +61,7 @@ class Fuzzer:
         batch = lay_out_batch(cases)
         expected, found, other = self._fresh_buffers(batch)
         times.append(perf_counter())
-        run = run_reference(batch, Memory(expected, "cpu"))
+        run = run_reference(batch, Memory(expected, "cpu"), self._target.contract)
         base = run
         if self._reference is not None:
             base, expected = self._run(self._reference, batch, other)
@@ -72,8 +73,9 @@ class Fuzzer:
                 batch, Run(raised=base.raised, rows=run.rows), target_run, expected, found
             )
         )
+        contract = self._target.contract
         for position, case in enumerate(cases):
-            if expectation_broken(expected_bits(case), run, position):
+            if expectation_broken(expected_bits(case, contract), run, position):
                 differing.add(position)
         times.append(perf_counter())
         fill_s, reference_s, target_s, compare_s = np.diff(times).tolist()

@@ -28,7 +28,7 @@ def who_stands_alone(case: Case, target: Target, reference: Target | None) -> st
     """
     if lay_out(case).size > LARGEST_BYTES or (reference and reference.name == "scalar"):
         return ""
-    scalar = load_target("scalar")
+    scalar = load_target(f"scalar@{target.contract.name}")
     with_reference = judge(case, scalar, reference).agrees
     with_target = _agree(case, scalar, target)
     if with_reference and with_target:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from kv_canary_fuzz.reference import RELEASED, Contract
 from kv_canary_fuzz.strategies.case import Case, Step
 from kv_canary_fuzz.strategies.content import Content
 from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
@@ -56,14 +57,18 @@ def lines_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 class Side:
-    """One implementation's fresh memory for one case, advanced step by step."""
+    """One implementation's fresh memory for one case, advanced step by step.
 
-    def __init__(self, case: Case, target: Target | None) -> None:
+    ``contract`` is the revision that the torch reference follows; a target follows its own.
+    """
+
+    def __init__(self, case: Case, target: Target | None, contract: Contract = RELEASED) -> None:
         batch = lay_out_batch([case])
         buffer = allocate(batch.size)
         fill(batch, buffer)
         self._case = case
         self._target = target
+        self._contract = contract
         self._memory = Memory(buffer, target.device if target else "cpu")
         self._binder = Binder(case, batch.layouts[0], self._memory, 0)
         self._size = batch.size
@@ -74,7 +79,7 @@ class Side:
     def advance(self, number: int) -> Raised | None:
         """Run step ``number``; None as target stands for the torch reference."""
         if self._target is None:
-            step_reference((self._case,), [self._binder], number, self.run)
+            step_reference((self._case,), [self._binder], number, self.run, self._contract)
             return self.run.raised.get((0, number))
         return step_target(self._target, self._case, self._binder, number)
 
@@ -120,11 +125,11 @@ def _with_room(mismatch: Mismatch, step: int) -> Mismatch:
 def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdict, int]:
     """The verdict on the case as it is, and how many rows the torch reference appended."""
     layout = lay_out_batch([case]).layouts[0]
-    model = Side(case, None)
+    model = Side(case, None, target.contract)
     left = Side(case, reference) if reference else model
     right = Side(case, target)
     initial = left.bytes().copy()
-    known = expected_bits(case)
+    known = expected_bits(case, target.contract)
     produced: list[tuple[int, Rows]] = []
     number, found = -1, list[Mismatch]()
     for number, _ in enumerate(case.steps):

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kv_canary_fuzz.reference import DOCUMENTED
+
 from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
@@ -63,9 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     try:
         config.stash[PLAN] = CampaignPlan.of(config.option)
+        contract = DOCUMENTED
         if config.option.kv_target:
-            load_target(config.option.kv_target)
-        load_reference(config.option.kv_reference)
+            contract = load_target(config.option.kv_target).contract
+        load_reference(config.option.kv_reference, contract)
     except (TargetError, CorpusError, LedgerError, ReproducerError) as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -101,7 +104,8 @@ def kv_target(request: pytest.FixtureRequest) -> Target:
 @pytest.fixture(scope="session")
 def kv_agrees(request: pytest.FixtureRequest, kv_target: Target) -> Any:
     """``kv_agrees(case)`` fails where target and reference differ; for Hypothesis tests too."""
-    reference = load_reference(request.config.stash[PLAN].settings.reference)
+    name = request.config.stash[PLAN].settings.reference
+    reference = load_reference(name, kv_target.contract)
     return lambda case: assert_agrees(case, kv_target, reference)
 
 

@@ -69,7 +69,7 @@ class CampaignPlan(Struct, frozen=True):
         original = describe(settings, case, -1, verdict.signature, lines_of(verdict))
         path = self.folder.reproducer_path(verdict.signature)
         target = load_target(self.settings.target)
-        reference = load_reference(self.settings.reference)
+        reference = load_reference(self.settings.reference, target.contract)
         shrink_to_file(original, target, reference, path, self.settings.shrink_seconds)
         return path
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kv_canary_fuzz.reference.contract import CONTRACTS, RELEASED, Contract
 from kv_canary_fuzz.strategies.classify import Domain
 
 from .target import Target, TargetError, load_module_target, target_of
@@ -14,36 +15,41 @@ if TYPE_CHECKING:
     from kv_canary_fuzz.kernels.planted import PlantedBug
 
 PLANTED_PREFIX = "planted:"
+REVISION_MARK = "@"
+"""Between a target's name and the revision of the contract that it is asked to follow."""
 
 
-def _emulated() -> Target:
+def _emulated(contract: Contract) -> Target:
     from kv_canary_fuzz.kernels import emulated
 
-    return _emulated_target("emulated", emulated.build)
+    return _emulated_target("emulated", emulated.build, contract)
 
 
-def _planted(name: str) -> Target:
+def _planted(name: str, contract: Contract) -> Target:
     from kv_canary_fuzz.kernels import planted
 
     known = [bug.name for bug in planted_bugs()]
     if name not in known:
         raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
-    return _emulated_target(PLANTED_PREFIX + name, lambda: planted.build_planted(name))
+    return _emulated_target(PLANTED_PREFIX + name, lambda: planted.build_planted(name), contract)
 
 
-def _emulated_target(name: str, build: Callable[[], Any]) -> Target:
+def _emulated_target(name: str, build: Callable[[], Any], contract: Contract) -> Target:
     kernels = _built(build)
+    kernels.contract = contract
 
     def set_schedule(seed: int) -> None:
         kernels.schedule_seed = seed
 
-    return replace(target_of(name, kernels), set_schedule=set_schedule)
+    return replace(target_of(name, kernels), set_schedule=set_schedule, contract=contract)
 
 
-def _cuda() -> Target:
+def _cuda(contract: Contract) -> Target:
     from kv_canary_fuzz.kernels import gpu
 
-    return replace(target_of("cuda", _built(gpu.build)), device="cuda")
+    kernels = _built(gpu.build)
+    kernels.contract = contract
+    return replace(target_of("cuda", kernels), device="cuda", contract=contract)
 
 
 def _built(build: Callable[[], Any]) -> Any:
@@ -56,24 +62,19 @@ def _built(build: Callable[[], Any]) -> Any:
         raise TargetError(str(error)) from error
 
 
-def _torch() -> Target:
-    from kv_canary_fuzz import reference
+def _torch(contract: Contract) -> Target:
+    from kv_canary_fuzz.reference.batch import torch_reference
 
-    return Target(
-        name="torch",
-        device="cpu",
-        write=reference.launch_canary_write_kernel_torch_reference,
-        verify=reference.launch_canary_verify_kernel_torch_reference,
-    )
+    return replace(target_of("torch", torch_reference(contract)), contract=contract)
 
 
-def _scalar() -> Target:
-    from kv_canary_fuzz.reference import scalar_model
+def _scalar(contract: Contract) -> Target:
+    from kv_canary_fuzz.reference.scalar_model import scalar_model
 
-    return target_of("scalar", scalar_model)
+    return replace(target_of("scalar", scalar_model(contract)), contract=contract)
 
 
-def _sglang_reference() -> Target:
+def _sglang_reference(_: Contract) -> Target:
     from .sglang import load_sglang_reference
 
     write, verify = load_sglang_reference()
@@ -83,10 +84,11 @@ def _sglang_reference() -> Target:
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
+        contract=RELEASED,
     )
 
 
-def _sglang() -> Target:
+def _sglang(_: Contract) -> Target:
     from .sglang import load_sglang_kernels
 
     write, verify = load_sglang_kernels()
@@ -96,6 +98,7 @@ def _sglang() -> Target:
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
+        contract=RELEASED,
     )
 
 
@@ -116,7 +119,7 @@ def load_limits() -> Any:
     return _built(limits.Limits)
 
 
-BUILTIN: dict[str, tuple[str, Callable[[], Target]]] = {
+BUILTIN: dict[str, tuple[str, Callable[[Contract], Target]]] = {
     "emulated": ("our CUDA source, run on the CPU", _emulated),
     "cuda": ("our CUDA source on a GPU", _cuda),
     "torch": ("our torch reference", _torch),
@@ -125,33 +128,58 @@ BUILTIN: dict[str, tuple[str, Callable[[], Target]]] = {
     "sglang-reference": ("the torch reference of an installed sglang", _sglang_reference),
 }
 
+OURS = ("emulated", "cuda", "torch", "scalar")
+"""Targets that follow any revision of the contract, and the newest where none is asked for."""
+
 
 def load_target(name: str) -> Target:
     """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
 
-    ``auto`` is what `auto_target` gives.
-    Raises TargetError with one line.
+    ``auto`` is what `auto_target` gives. Behind the name of a target of ours, ``@REVISION`` says
+    which revision of the contract it follows. Raises TargetError with one line.
     """
-    if name == "auto":
-        return auto_target()
-    if name.startswith(PLANTED_PREFIX):
-        return _planted(name.removeprefix(PLANTED_PREFIX))
-    if name in BUILTIN:
-        return BUILTIN[name][1]()
-    try:
-        return load_module_target(name)
-    except TargetError as error:
-        raise TargetError(f"{error}; built-in targets: {', '.join(BUILTIN)}") from error
+    plain, mark, revision = name.partition(REVISION_MARK)
+    contract = _asked_for(plain, revision) if mark else RELEASED
+    if plain == "auto":
+        target = auto_target(contract)
+    elif plain.startswith(PLANTED_PREFIX):
+        target = _planted(plain.removeprefix(PLANTED_PREFIX), contract)
+    elif plain in BUILTIN:
+        target = BUILTIN[plain][1](contract)
+    else:
+        try:
+            return load_module_target(name)
+        except TargetError as error:
+            raise TargetError(f"{error}; built-in targets: {', '.join(BUILTIN)}") from error
+    return replace(target, name=f"{target.name}{mark}{revision}")
 
 
-def load_reference(name: str) -> Target | None:
-    """The target to compare with; None for ``torch``, which the harness runs in batches."""
-    return None if name == "torch" else load_target(name)
+def _asked_for(plain: str, revision: str) -> Contract:
+    if revision not in CONTRACTS:
+        raise TargetError(
+            f"no revision {revision!r} of the contract; there are: {', '.join(CONTRACTS)}"
+        )
+    if plain not in (*OURS, "auto") and not plain.startswith(PLANTED_PREFIX):
+        raise TargetError(f"target {plain!r} follows one revision; {', '.join(OURS)} follow any")
+    return CONTRACTS[revision]
 
 
-def auto_target() -> Target:
+def load_reference(name: str, contract: Contract) -> Target | None:
+    """The target to compare with; None for ``torch``, which the harness runs in batches.
+
+    One of ours follows ``contract``, that of the target, unless its name asks for another.
+    """
+    if name == "torch":
+        return None
+    ours = name in OURS or (name.startswith(PLANTED_PREFIX) and REVISION_MARK not in name)
+    if not ours:
+        return load_target(name)
+    return replace(load_target(f"{name}{REVISION_MARK}{contract.name}"), name=name)
+
+
+def auto_target(contract: Contract = RELEASED) -> Target:
     """The CUDA source where it runs best: on a GPU where that can be had, else emulated."""
     try:
-        return _cuda()
+        return _cuda(contract)
     except TargetError:
-        return _emulated()
+        return _emulated(contract)
