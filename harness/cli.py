@@ -35,7 +35,7 @@ from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
-from .targets.builtin import BUILTIN, load_reference, load_target
+from .targets.builtin import BUILTIN, load_reference, load_target, sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
@@ -62,6 +62,12 @@ ReplayTarget = Annotated[
 ]
 
 
+SglangOption = Annotated[
+    Path | None, typer.Option(help="A source tree that sglang's targets are taken from.")
+]
+PatchOption = Annotated[
+    Path | None, typer.Option(help="A unified diff for a copy of sglang's source: planted bugs.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its run.json.")]
 
 app.add_typer(corpus_app, name="corpus")
@@ -84,6 +90,8 @@ def run(
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="File with the known findings.")] = None,
+    sglang: SglangOption = None,
+    patch: PatchOption = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
@@ -100,6 +108,8 @@ def run(
         shrink_seconds=shrink_seconds,
         corpus=corpus,
         ledger=ledger,
+        sglang=sglang,
+        patch=patch,
     )
     folder = out or default_folder(settings.seed)
     summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)
@@ -107,9 +117,14 @@ def run(
 
 
 @app.command()
-def replay(file: FileArgument, target: ReplayTarget = "") -> None:
+def replay(
+    file: FileArgument,
+    target: ReplayTarget = "",
+    sglang: SglangOption = None,
+    patch: PatchOption = None,
+) -> None:
     """Run a reproducer; exit status 1 where the two sides differ."""
-    agrees = _explain(Console(), *_opened(file, target))
+    agrees = _explain(Console(), *_opened(file, target, sglang, patch))
     raise typer.Exit(0 if agrees else 1)
 
 
@@ -239,10 +254,13 @@ def _explain(console: Console, found: Reproducer, target: Target, reference: Tar
     return verdict.agrees
 
 
-def _opened(file: Path, target: str) -> tuple[Reproducer, Target, Target | None]:
+def _opened(
+    file: Path, target: str, sglang: Path | None = None, patch: Path | None = None
+) -> tuple[Reproducer, Target, Target | None]:
     found = read_reproducer(file)
-    chosen = load_target(target or found.target)
-    return found, chosen, load_reference(found.reference, chosen.contract)
+    name, other = sglang_names(target or found.target, found.reference, sglang, patch)
+    chosen = load_target(name)
+    return found, chosen, load_reference(other, chosen.contract)
 
 
 def main() -> None:

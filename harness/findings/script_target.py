@@ -34,7 +34,7 @@ def target_lines(target: Target, case: Case) -> list[str]:
         return [*bound, *_scheduled(schedule), *_revised(target, case)]
     if name in _PLAIN and not _revised(target, case):
         return [_PLAIN[name]]
-    if name in BUILTIN:
+    if name.partition(":")[0] in BUILTIN:
         loader = "from kv_canary_fuzz.harness.targets.builtin import load_target"
         return [loader, f"loaded = load_target({target.name!r})", _LAUNCHERS]
     lines = [f"import {name} as target"]

@@ -55,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what holds where nothing else is said (default: pull-request)",
     )
     group.addoption("--kv-corpus", type=Path, help="corpus: replayed first, and added to")
+    group.addoption("--kv-sglang", type=Path, help="source tree that sglang's targets are from")
+    group.addoption("--kv-patch", type=Path, help="unified diff for a copy of sglang's source")
     group.addoption("--kv-ledger", type=Path, help="file with the findings that are known")
 
 
@@ -65,10 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     try:
         config.stash[PLAN] = CampaignPlan.of(config.option)
+        settings = config.stash[PLAN].settings
         contract = DOCUMENTED
         if config.option.kv_target:
-            contract = load_target(config.option.kv_target).contract
-        load_reference(config.option.kv_reference, contract)
+            contract = load_target(settings.target).contract
+        load_reference(settings.reference, contract)
     except (TargetError, CorpusError, LedgerError, ReproducerError) as error:
         raise pytest.UsageError(str(error)) from error
 

@@ -55,6 +55,8 @@ class CampaignPlan(Struct, frozen=True):
             shrink_seconds=option.kv_shrink_seconds,
             corpus=option.kv_corpus,
             ledger=option.kv_ledger,
+            sglang=option.kv_sglang,
+            patch=option.kv_patch,
         )
         root = Path(option.kv_out or default_folder(settings.seed)).absolute()
         return cls(prepared(settings, RunFolder(root)), str(root))

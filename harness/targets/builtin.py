@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.reference.contract import CONTRACTS, RELEASED, Contract
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kv_canary_fuzz.kernels.planted import PlantedBug
 
 PLANTED_PREFIX = "planted:"
+SGLANG, SGLANG_REFERENCE = "sglang", "sglang-reference"
 REVISION_MARK = "@"
 """Between a target's name and the revision of the contract that it is asked to follow."""
 
@@ -74,32 +76,36 @@ def _scalar(contract: Contract) -> Target:
     return replace(target_of("scalar", scalar_model(contract)), contract=contract)
 
 
-def _sglang_reference(_: Contract) -> Target:
+def _sglang_reference(where: str) -> Target:
     from .sglang import load_sglang_reference
 
-    write, verify = load_sglang_reference()
+    write, verify, tree = load_sglang_reference(where)
     return Target(
-        name="sglang-reference",
+        name=_placed(SGLANG_REFERENCE, where),
         device="cpu",
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
-        contract=RELEASED,
+        contract=tree.contract,
     )
 
 
-def _sglang(_: Contract) -> Target:
+def _sglang(where: str) -> Target:
     from .sglang import load_sglang_kernels
 
-    write, verify = load_sglang_kernels()
+    write, verify, tree = load_sglang_kernels(where)
     return Target(
-        name="sglang",
+        name=_placed(SGLANG, where),
         device="cuda",
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
-        contract=RELEASED,
+        contract=tree.contract,
     )
+
+
+def _placed(name: str, where: str) -> str:
+    return f"{name}:{where}" if where else name
 
 
 def planted_bugs() -> tuple[PlantedBug, ...]:
@@ -124,8 +130,11 @@ BUILTIN: dict[str, tuple[str, Callable[[Contract], Target]]] = {
     "cuda": ("our CUDA source on a GPU", _cuda),
     "torch": ("our torch reference", _torch),
     "scalar": ("the contract in plain Python integers", _scalar),
-    "sglang": ("the CUDA kernels of an installed sglang, on a GPU", _sglang),
-    "sglang-reference": ("the torch reference of an installed sglang", _sglang_reference),
+    SGLANG: ("the CUDA kernels of an installed sglang, on a GPU", lambda _: _sglang("")),
+    SGLANG_REFERENCE: (
+        "the torch reference of an installed sglang",
+        lambda _: _sglang_reference(""),
+    ),
 }
 
 OURS = ("emulated", "cuda", "torch", "scalar")
@@ -136,8 +145,12 @@ def load_target(name: str) -> Target:
     """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
 
     ``auto`` is what `auto_target` gives. Behind the name of a target of ours, ``@REVISION`` says
-    which revision of the contract it follows. Raises TargetError with one line.
+    which revision of the contract it follows; ``sglang:WHERE`` and ``sglang-reference:WHERE`` are
+    of another tree than the installed one (see `sglang_names`). Raises TargetError.
     """
+    named, _, where = name.partition(":")
+    if where and named in (SGLANG, SGLANG_REFERENCE):
+        return _sglang(where) if named == SGLANG else _sglang_reference(where)
     plain, mark, revision = name.partition(REVISION_MARK)
     contract = _asked_for(plain, revision) if mark else RELEASED
     if plain == "auto":
@@ -152,6 +165,26 @@ def load_target(name: str) -> Target:
         except TargetError as error:
             raise TargetError(f"{error}; built-in targets: {', '.join(BUILTIN)}") from error
     return replace(target, name=f"{target.name}{mark}{revision}")
+
+
+def sglang_names(
+    target: str, reference: str, tree: Path | None, patch: Path | None
+) -> tuple[str, str]:
+    """The names of target and reference where sglang's are taken from a source tree.
+
+    ``patch`` is applied to the target alone. Raises TargetError where what is given is for none.
+    """
+    theirs = (SGLANG, SGLANG_REFERENCE)
+    if patch is not None and target not in theirs:
+        raise TargetError(f"a patch is for the targets {' and '.join(theirs)}, not for {target}")
+    if tree is not None and target not in theirs and reference not in theirs:
+        raise TargetError(f"a source tree is for the targets {' and '.join(theirs)} alone")
+    where = "" if tree is None else str(tree.resolve())
+    patched = where if patch is None else f"{where}::{patch.resolve()}"
+    return (
+        _placed(target, patched) if target in theirs else target,
+        _placed(reference, where) if reference in theirs else reference,
+    )
 
 
 def _asked_for(plain: str, revision: str) -> Contract:
