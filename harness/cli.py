@@ -28,14 +28,14 @@ from .campaign.corpus import CorpusError
 from .campaign.finish import shrink_to_file
 from .campaign.profiles import Profile, settings_for
 from .campaign.run_folder import RunFolder
-from .campaign.settings import DomainName
+from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
-from .targets.builtin import BUILTIN, load_reference, load_target, sglang_names
+from .targets.builtin import BUILTIN, load_other, load_reference, load_target, sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
@@ -46,6 +46,7 @@ CALLERS_ERRORS = (
     LedgerError,
     ReproducerError,
     RunError,
+    SettingsError,
     TargetError,
 )
 
@@ -55,6 +56,9 @@ app = typer.Typer(
 
 TargetOption = Annotated[
     str, typer.Option(help="A built-in target, planted:BUG, or a module's dotted name.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Processes; one per core if absent.")
 ]
 FileArgument = Annotated[Path, typer.Argument(help="A reproducer, *.kvcase.json.")]
 ReplayTarget = Annotated[
@@ -67,6 +71,9 @@ SglangOption = Annotated[
 ]
 PatchOption = Annotated[
     Path | None, typer.Option(help="A unified diff for a copy of sglang's source: planted bugs.")
+]
+ThirdOption = Annotated[
+    str | None, typer.Option(help="Who says who stands alone; the scalar model if absent.")
 ]
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its run.json.")]
 
@@ -85,13 +92,14 @@ def run(
     seconds: Annotated[float | None, typer.Option(help="End after this time.")] = None,
     cases: Annotated[int | None, typer.Option(help="End after this many cases.")] = None,
     seed: Annotated[int | None, typer.Option(help="The campaign's seed; fresh if absent.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    workers: WorkersOption = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="File with the known findings.")] = None,
     sglang: SglangOption = None,
     patch: PatchOption = None,
+    third: ThirdOption = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
@@ -110,6 +118,7 @@ def run(
         ledger=ledger,
         sglang=sglang,
         patch=patch,
+        third=third,
     )
     folder = out or default_folder(settings.seed)
     summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)
@@ -122,9 +131,10 @@ def replay(
     target: ReplayTarget = "",
     sglang: SglangOption = None,
     patch: PatchOption = None,
+    third: ThirdOption = None,
 ) -> None:
     """Run a reproducer; exit status 1 where the two sides differ."""
-    agrees = _explain(Console(), *_opened(file, target, sglang, patch))
+    agrees = _explain(Console(), *_opened(file, target, sglang, patch), third)
     raise typer.Exit(0 if agrees else 1)
 
 
@@ -169,7 +179,7 @@ def shrink(
 def bench(
     target: TargetOption = "emulated",
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
-    batches: Annotated[int, typer.Option(help="Batches of 128 cases.")] = 60,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of 128 cases.")] = 60,
     shuffled: Annotated[bool, typer.Option(help="On a GPU: slots in random order.")] = False,
     json: Annotated[Path | None, typer.Option(help="On a GPU: a file for the figures.")] = None,
 ) -> None:
@@ -222,7 +232,7 @@ def targets() -> None:
 def mutants(
     only: Annotated[list[str] | None, typer.Option(help="A bug's name or a kind of bugs.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Campaign seeds, from 1 on.")] = len(SEEDS),
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    workers: WorkersOption = None,
     json: Annotated[Path | None, typer.Option(help="A file for the figures.")] = None,
 ) -> None:
     """Hunt every planted bug; exit status 1 where a seed did not find one."""
@@ -245,12 +255,19 @@ def mutants(
     raise typer.Exit(0 if all(standing.found for standing in standings) else 1)
 
 
-def _explain(console: Console, found: Reproducer, target: Target, reference: Target | None) -> bool:
+def _explain(
+    console: Console,
+    found: Reproducer,
+    target: Target,
+    reference: Target | None,
+    third: str | None = None,
+) -> bool:
     """Print where the two sides part and who stands alone; whether they agree."""
     verdict = judge(found.case, target, reference)
     console.print(verdict_text(found.case, verdict), highlight=False)
     if not verdict.agrees:
-        console.print(who_stands_alone(found.case, target, reference), highlight=False)
+        asked = None if third is None else load_other(third, target.contract)
+        console.print(who_stands_alone(found.case, target, reference, asked), highlight=False)
     return verdict.agrees
 
 
@@ -269,4 +286,9 @@ def main() -> None:
         app()
     except CALLERS_ERRORS as error:
         print(error, file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(USAGE_ERROR)

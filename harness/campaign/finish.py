@@ -23,8 +23,9 @@ from ..findings.shrinker import shrink
 from ..findings.standing import ledger_notes, standing_of
 from ..judging.opinion import who_stands_alone
 from ..judging.verdict import Verdict, judge, lines_of
-from ..targets.builtin import load_reference, load_target
-from ..targets.target import Target
+from ..targets.builtin import load_other, load_reference, load_target
+from ..targets.target import Target, TargetError
+from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .corpus import add_to_corpus
 from .coverage import pair_matrix, unpack
@@ -36,6 +37,9 @@ from .tally import Tally
 from .timing import timing_of
 
 Tell = Callable[[str], None]
+
+MOST_TRACED = 5000
+"""So many cases of a campaign are looked at for basic blocks that the corpus does not reach."""
 
 
 def finish(
@@ -82,7 +86,7 @@ def finish(
         pairs=pair_matrix(unpack(tally.pairs), names),
         findings=tuple(findings),
         ledger=notes,
-        corpus=_grow_corpus(settings, source, tally),
+        corpus=_grow_corpus(settings, source, tally, tell),
         versions=versions(),
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
@@ -92,13 +96,28 @@ def finish(
     return summary
 
 
-def _grow_corpus(settings: Settings, source: CaseSource, tally: Tally) -> CorpusUse | None:
-    """Add generated cases that met a new pair first; independent of how workers shared them."""
+def _grow_corpus(
+    settings: Settings, source: CaseSource, tally: Tally, tell: Tell
+) -> CorpusUse | None:
+    """Add generated cases that met a pair or a basic block first.
+
+    Candidates are those that met a new pair in their worker, and the first of the campaign.
+    """
     if settings.corpus is None:
         return None
-    reached = sorted(index for index in tally.reached if index >= 0)
-    added = add_to_corpus(Path(settings.corpus), (source.at(index) for index in reached))
+    reached = {index for index in tally.reached if index >= 0}
+    reached.update(range(min(tally.cases - settings.replayed, MOST_TRACED)))
+    made = (source.at(index) for index in sorted(reached))
+    added = add_to_corpus(Path(settings.corpus), made, _blocks_of(tell))
     return CorpusUse(settings.corpus, settings.replayed, len(added))
+
+
+def _blocks_of(tell: Tell) -> BlocksOf:
+    try:
+        return block_trace()
+    except TargetError as error:
+        tell(f"the corpus grows by pairs of features alone: {error}")
+        return no_blocks
 
 
 def _finding(
@@ -129,6 +148,7 @@ def _finding(
     if signature.startswith(CRASH):
         script = _write_script(folder, original, target, reference, None)
         return replace(finding, script=script)
+    third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
     small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
     verdict = judge(small.case, target, reference)
@@ -136,7 +156,7 @@ def _finding(
         finding,
         file=_from_here(path),
         lines=small.mismatches,
-        alone=who_stands_alone(small.case, target, reference),
+        alone=who_stands_alone(small.case, target, reference, third),
         script=_write_script(folder, small, target, reference, verdict),
         reproducer=small,
         explanation=None if verdict.agrees else explain(small.case, verdict),

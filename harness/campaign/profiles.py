@@ -52,11 +52,12 @@ def settings_for(
     ledger: Path | None = None,
     sglang: Path | None = None,
     patch: Path | None = None,
+    third: str | None = None,
 ) -> Settings:
     """The settings of a profile, with whatever was given in place of its own.
 
     Targets of sglang's are taken from the source tree ``sglang``; ``patch`` is for the target.
-    Raises TargetError where these are given and concern no target.
+    Raises SettingsError, and TargetError where these are given and concern no target.
     """
     bounded = cases is not None or seconds is not None
     if profile is Profile.PULL_REQUEST and not bounded:
@@ -67,7 +68,7 @@ def settings_for(
     if profile is Profile.NIGHTLY:
         corpus, ledger = corpus or CORPUS, ledger or LEDGER
     target, reference = sglang_names(target or "auto", reference, sglang, patch)
-    return Settings(
+    settings = Settings(
         target=target,
         reference=reference,
         domain=domain,
@@ -77,7 +78,10 @@ def settings_for(
         shrink_seconds=shrink_seconds,
         corpus=None if corpus is None else str(corpus),
         ledger=None if ledger is None else str(ledger),
+        third=third,
     )
+    settings.check()
+    return settings
 
 
 def prepared(settings: Settings, folder: RunFolder) -> Settings:

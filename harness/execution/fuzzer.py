@@ -16,6 +16,7 @@ from kv_canary_fuzz.strategies.prng import case_at
 
 from ..judging.comparison import differing_cases
 from ..judging.expectation import expectation_broken
+from ..judging.own_rows import own_rows
 from ..targets.target import Target
 from .arena import Batch, Bytes, allocate, fill, lay_out_batch
 from .execution import Run, run_reference, run_target
@@ -39,7 +40,8 @@ class Fuzzer:
     """Runs batches of generated cases on a target and on a reference.
 
     ``reference`` None is the torch reference, which alone runs a batch at once; any other target
-    can stand in its place, and then gives the bytes, while the rows come from the torch reference.
+    can stand in its place. Then the torch reference's rows only save asking that target for its
+    own where they explain all that differs.
     """
 
     def __init__(self, target: Target, reference: Target | None = None) -> None:
@@ -68,13 +70,15 @@ class Fuzzer:
         times.append(perf_counter())
         target_run, found = self._run(self._target, batch, found)
         times.append(perf_counter())
-        differing = set(
-            differing_cases(
-                batch, Run(raised=base.raised, rows=run.rows), target_run, expected, found
-            )
-        )
+        compared = Run(raised=base.raised, rows=run.rows)
+        differing = set(differing_cases(batch, compared, target_run, expected, found))
+        if self._reference is not None and differing:
+            for position in differing:
+                for step, rows in enumerate(own_rows(cases[position], self._reference)):
+                    compared.rows[position, step] = rows
+            differing = set(differing_cases(batch, compared, target_run, expected, found))
         contract = self._target.contract
-        for position, case in enumerate(cases):
+        for position, case in enumerate(cases if self._reference is None else ()):
             if expectation_broken(expected_bits(case, contract), run, position):
                 differing.add(position)
         times.append(perf_counter())

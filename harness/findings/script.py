@@ -23,7 +23,8 @@ from kv_canary_fuzz.strategies.content import Content
 
 from ..execution.layout import step_columns, step_flags
 from ..judging.mismatch import Rank
-from ..judging.verdict import Verdict, judge, with_room
+from ..judging.own_rows import with_room
+from ..judging.verdict import Verdict, judge
 from ..targets.target import Target
 from .reproducer import Reproducer
 from .script_checks import Check, check_of, stored_rows

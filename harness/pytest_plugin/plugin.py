@@ -18,7 +18,7 @@ from kv_canary_fuzz.reference import DOCUMENTED
 from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
-from ..campaign.settings import DomainName
+from ..campaign.settings import DomainName, SettingsError
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
@@ -55,6 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what holds where nothing else is said (default: pull-request)",
     )
     group.addoption("--kv-corpus", type=Path, help="corpus: replayed first, and added to")
+    group.addoption("--kv-third", help="who says who stands alone (default: the scalar model)")
     group.addoption("--kv-sglang", type=Path, help="source tree that sglang's targets are from")
     group.addoption("--kv-patch", type=Path, help="unified diff for a copy of sglang's source")
     group.addoption("--kv-ledger", type=Path, help="file with the findings that are known")
@@ -72,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.option.kv_target:
             contract = load_target(settings.target).contract
         load_reference(settings.reference, contract)
-    except (TargetError, CorpusError, LedgerError, ReproducerError) as error:
+    except (TargetError, CorpusError, LedgerError, ReproducerError, SettingsError) as error:
         raise pytest.UsageError(str(error)) from error
 
 

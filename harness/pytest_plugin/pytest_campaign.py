@@ -57,6 +57,7 @@ class CampaignPlan(Struct, frozen=True):
             ledger=option.kv_ledger,
             sglang=option.kv_sglang,
             patch=option.kv_patch,
+            third=option.kv_third,
         )
         root = Path(option.kv_out or default_folder(settings.seed)).absolute()
         return cls(prepared(settings, RunFolder(root)), str(root))

@@ -115,6 +115,17 @@ def planted_bugs() -> tuple[PlantedBug, ...]:
     return planted.planted_bugs()
 
 
+def load_traced_target() -> tuple[Target, Callable[[], frozenset[int]]]:
+    """The emulated kernels, and which of their basic blocks ran since that was last asked.
+
+    Raises TargetError where they cannot be built.
+    """
+    from kv_canary_fuzz.kernels import emulated
+
+    kernels = _built(lambda: emulated.build(trace_blocks=True))
+    return _emulated_target("emulated", lambda: kernels, RELEASED), kernels.take_blocks
+
+
 def load_limits() -> Any:
     """The kernels that bound the others' speed: ``nothing()`` and ``mix_chain(tokens)``.
 
@@ -200,10 +211,16 @@ def _asked_for(plain: str, revision: str) -> Contract:
 def load_reference(name: str, contract: Contract) -> Target | None:
     """The target to compare with; None for ``torch``, which the harness runs in batches.
 
-    One of ours follows ``contract``, that of the target, unless its name asks for another.
+    It is as `load_other` gives it.
     """
-    if name == "torch":
-        return None
+    return None if name == "torch" else load_other(name, contract)
+
+
+def load_other(name: str, contract: Contract) -> Target:
+    """A target that another one is held against, which follows ``contract``.
+
+    One of ours follows that revision, unless its name asks for another.
+    """
     ours = name in OURS or (name.startswith(PLANTED_PREFIX) and REVISION_MARK not in name)
     if not ours:
         return load_target(name)

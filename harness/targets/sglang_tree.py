@@ -98,7 +98,8 @@ def checkout_tree(path: Path) -> Tree:
 def patched_tree(tree: Tree, patch: Path) -> Tree:
     """``tree`` with a unified diff applied to copies of the files that it may change.
 
-    The copies go when the process ends. Raises TargetError where the diff cannot be read or does not apply.
+    The copies go when the process ends. Raises TargetError where the diff cannot be read or does
+    not apply.
     """
     try:
         names = sorted(set(_PATCHED_FILE.findall(patch.read_text(encoding="utf-8"))))
