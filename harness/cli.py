@@ -23,21 +23,27 @@ from .bench.gpu_bench import BenchError
 from .bench.gpu_report import report_gpu_bench
 from .bench.stages import fast_path, reference_speed
 from .board import SEEDS, BoardError, board_json, known_bugs, run_board
-from .campaign.campaign import default_folder, run_campaign, usable_cores
+from .campaign.campaign import (
+    default_folder,
+    run_campaign,
+    usable_cores,
+    usual_workers,
+)
 from .campaign.corpus import CorpusError
 from .campaign.finish import shrink_to_file
 from .campaign.profiles import Profile, settings_for
 from .campaign.run_folder import RunFolder
-from .campaign.settings import DomainName
+from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
 from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from .gpu_sanitizers import CASES, SanitizerMissing, check_kernels
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
-from .targets.builtin import BUILTIN, load_target, sanitized_name
+from .targets.builtin import BUILTIN, load_other, load_target, sanitized_name, sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
@@ -48,6 +54,8 @@ CALLERS_ERRORS = (
     LedgerError,
     ReproducerError,
     RunError,
+    SanitizerMissing,
+    SettingsError,
     TargetError,
 )
 
@@ -58,12 +66,24 @@ app = typer.Typer(
 TargetOption = Annotated[
     str, typer.Option(help="A built-in target, planted:BUG, or a module's dotted name.")
 ]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Processes; one per core if absent, at most 10 per GPU.")
+]
 FileArgument = Annotated[Path, typer.Argument(help="A reproducer, *.kvcase.json.")]
 ReplayTarget = Annotated[
     str, typer.Option("--target", help="Instead of the target that the file names.")
 ]
 
 
+SglangOption = Annotated[
+    Path | None, typer.Option(help="A source tree that sglang's targets are taken from.")
+]
+PatchOption = Annotated[
+    Path | None, typer.Option(help="A unified diff for a copy of sglang's source: planted bugs.")
+]
+ThirdOption = Annotated[
+    str | None, typer.Option(help="Who says who stands alone; the scalar model if absent.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its run.json.")]
 
 app.add_typer(corpus_app, name="corpus")
@@ -81,7 +101,7 @@ def run(
     seconds: Annotated[float | None, typer.Option(help="End after this time.")] = None,
     cases: Annotated[int | None, typer.Option(help="End after this many cases.")] = None,
     seed: Annotated[int | None, typer.Option(help="The campaign's seed; fresh if absent.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    workers: WorkersOption = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
@@ -92,6 +112,9 @@ def run(
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="The emulated build under sanitizers.")
     ] = False,
+    sglang: SglangOption = None,
+    patch: PatchOption = None,
+    third: ThirdOption = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
@@ -109,16 +132,26 @@ def run(
         corpus=corpus,
         ledger=ledger,
         deadline=deadline,
+        sglang=sglang,
+        patch=patch,
+        third=third,
     )
     folder = out or default_folder(settings.seed)
-    summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)
+    workers = workers or usual_workers(settings.target)
+    summary = run_campaign(settings, folder, workers, Console(), verbose=verbose)
     raise typer.Exit(1 if summary.failing else 0)
 
 
 @app.command()
-def replay(file: FileArgument, target: ReplayTarget = "") -> None:
+def replay(
+    file: FileArgument,
+    target: ReplayTarget = "",
+    sglang: SglangOption = None,
+    patch: PatchOption = None,
+    third: ThirdOption = None,
+) -> None:
     """Run a reproducer; exit status 1 where the two sides differ."""
-    agrees = _explain(Console(), *_opened(file, target))
+    agrees = _explain(Console(), *_opened(file, target, sglang, patch), third)
     raise typer.Exit(0 if agrees else 1)
 
 
@@ -163,7 +196,7 @@ def shrink(
 def bench(
     target: TargetOption = "emulated",
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
-    batches: Annotated[int, typer.Option(help="Batches of 128 cases.")] = 60,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of 128 cases.")] = 60,
     shuffled: Annotated[bool, typer.Option(help="On a GPU: slots in random order.")] = False,
     json: Annotated[Path | None, typer.Option(help="On a GPU: a file for the figures.")] = None,
 ) -> None:
@@ -216,7 +249,7 @@ def targets() -> None:
 def mutants(
     only: Annotated[list[str] | None, typer.Option(help="A bug's name or a kind of bugs.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Campaign seeds, from 1 on.")] = len(SEEDS),
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    workers: WorkersOption = None,
     json: Annotated[Path | None, typer.Option(help="A file for the figures.")] = None,
 ) -> None:
     """Hunt every planted bug; exit status 1 where a seed did not find one."""
@@ -239,18 +272,41 @@ def mutants(
     raise typer.Exit(0 if all(standing.found for standing in standings) else 1)
 
 
-def _explain(console: Console, found: Reproducer, target: Target, reference: Target | None) -> bool:
+@app.command("sanitize-gpu")
+def sanitize_gpu(
+    cases: Annotated[int, typer.Option(min=1, help="Cases for each tool.")] = CASES,
+) -> None:
+    """Run the CUDA kernels under compute-sanitizer; exit status 1 where a tool reports anything."""
+    clean = True
+    for tool, report in check_kernels(cases):
+        typer.echo(f"{tool}: {report or f'clean over {cases} cases'}")
+        clean = clean and not report
+    raise typer.Exit(0 if clean else 1)
+
+
+def _explain(
+    console: Console,
+    found: Reproducer,
+    target: Target,
+    reference: Target | None,
+    third: str | None = None,
+) -> bool:
     """Print where the two sides part and who stands alone; whether they agree."""
     verdict = judge(found.case, target, reference)
     console.print(verdict_text(found.case, verdict), highlight=False)
     if not verdict.agrees and not verdict.signature.startswith(CRASH):
-        console.print(who_stands_alone(found.case, target, reference), highlight=False)
+        asked = None if third is None else load_other(third, target.contract)
+        console.print(who_stands_alone(found.case, target, reference, asked), highlight=False)
     return verdict.agrees
 
 
-def _opened(file: Path, target: str) -> tuple[Reproducer, Target, Target | None]:
+def _opened(
+    file: Path, target: str, sglang: Path | None = None, patch: Path | None = None
+) -> tuple[Reproducer, Target, Target | None]:
     found = read_reproducer(file)
-    return found, load_isolated(target or found.target), load_isolated_reference(found.reference)
+    name, other = sglang_names(target or found.target, found.reference, sglang, patch)
+    chosen = load_isolated(name)
+    return found, chosen, load_isolated_reference(other, chosen.contract)
 
 
 def main() -> None:
@@ -259,4 +315,9 @@ def main() -> None:
         app()
     except CALLERS_ERRORS as error:
         print(error, file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(USAGE_ERROR)

@@ -12,9 +12,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 
 from kv_canary_fuzz.reference import validation
+from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
 from kv_canary_fuzz.reference.types import (
     VerifyLaunch,
     VerifyOrWriteContext,
@@ -33,6 +35,8 @@ DEFAULT_MAX_BLOCKS = 3
 """A geometry small enough that a hundred entries cross its block and grid boundaries."""
 
 _ERROR_BYTES = 1024
+_CODE_BYTES = 1 << 20
+_TRACE_FLAGS = ("-fsanitize-coverage=trace-pc", "-DKV_TRACE_BLOCKS")
 
 
 class Library:
@@ -41,6 +45,7 @@ class Library:
     def __init__(self, path: Path) -> None:
         loaded = ctypes.CDLL(str(path))
         self.path = path
+        self._loaded = loaded
         self.error = ctypes.create_string_buffer(_ERROR_BYTES)
         self.launchers: dict[str, Callable[..., int]] = {}
         for kernel in abi.KERNELS:
@@ -67,6 +72,15 @@ class Library:
             failed = launcher(packed.words, stacks, blocks, threads, seed, self.error, _ERROR_BYTES)
             if failed:
                 raise EmulationError(f"{packed.kernel}: {self.error.value.decode()}")
+
+    def take_blocks(self) -> frozenset[int]:
+        """The basic blocks that ran since the last call, by address; for a build that traces."""
+        reached = np.ctypeslib.as_array(
+            (ctypes.c_ubyte * _CODE_BYTES).in_dll(self._loaded, "kv_reached")
+        )
+        blocks = np.flatnonzero(reached)
+        reached[blocks] = 0
+        return frozenset(blocks.tolist())
 
 
 class Stacks:
@@ -105,9 +119,9 @@ def load_library(path: Path) -> Library:
 class EmulatedKernels:
     """A target: the two launchers of one build, and how its grids are run.
 
-    ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks`` and
-    ``schedule_seed`` (the order of blocks, warps and threads; 0 is the natural one) may be set
-    between launches.
+    ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks``,
+    ``schedule_seed`` (the order of blocks, warps and threads; 0 is the natural one) and
+    ``contract`` (the revision whose refusals hold) may be set between launches.
     """
 
     def __init__(
@@ -118,6 +132,7 @@ class EmulatedKernels:
         self.block_threads = block_threads
         self.max_blocks = max_blocks
         self.schedule_seed = 0
+        self.contract: Contract = DOCUMENTED
         self._library = library
 
     def launch_canary_write_kernel(
@@ -143,7 +158,7 @@ class EmulatedKernels:
             expected_input_tokens=expected_input_tokens,
             expected_input_positions=expected_input_positions,
         )
-        validation.check_write(launch, max_sources=self.max_sources)
+        validation.check_write(launch, max_sources=self.max_sources, contract=self.contract)
         self._launch(context, abi.pack_write(launch, self.max_sources))
 
     def launch_canary_verify_kernel(
@@ -153,8 +168,12 @@ class EmulatedKernels:
         launch = VerifyLaunch(
             context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
         )
-        validation.check_verify(launch, max_sources=self.max_sources)
+        validation.check_verify(launch, max_sources=self.max_sources, contract=self.contract)
         self._launch(context, abi.pack_verify(launch, self.max_sources))
+
+    def take_blocks(self) -> frozenset[int]:
+        """The basic blocks that ran since the last call, by address; for a build that traces."""
+        return self._library.take_blocks()
 
     def _launch(self, context: VerifyOrWriteContext, packed: abi.Packed) -> None:
         device = context.canary_buf.device
@@ -174,14 +193,21 @@ def build(
     block_threads: int = DEFAULT_BLOCK_THREADS,
     max_blocks: int = DEFAULT_MAX_BLOCKS,
     flags: Sequence[str] = (),
+    trace_blocks: bool = False,
 ) -> EmulatedKernels:
     """Compile the source (or take it from the cache) and load it.
 
-    ``max_sources`` is the bound on sources, 1 to 32; ``flags`` are further compiler options.
+    ``max_sources`` is the bound on sources, 1 to 32; ``flags`` are further compiler options. With
+    ``trace_blocks`` (g++ 12 or newer) it knows which basic blocks ran, at half the speed.
     Raises CompilerMissing, CompileError or PatchError.
     """
+    traced = _TRACE_FLAGS if trace_blocks else ()
     path, shape = build_path(
-        max_sources, patches, block_threads=block_threads, max_blocks=max_blocks, flags=flags
+        max_sources,
+        patches,
+        block_threads=block_threads,
+        max_blocks=max_blocks,
+        flags=(*traced, *flags),
     )
     return EmulatedKernels(load_library(path), *shape)
 

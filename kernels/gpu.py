@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from kv_canary_fuzz.reference import validation
+from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
 from kv_canary_fuzz.reference.types import (
     VerifyLaunch,
     VerifyOrWriteContext,
@@ -28,6 +29,8 @@ from .errors import CompileError, GpuUnavailable
 from .source import KERNEL_ROOT, Patch, apply_patches, read_sources, translation_unit
 
 BLOCK_THREADS = 256
+
+_REASON_CHARACTERS = 200
 
 BLOCKS_PER_MULTIPROCESSOR = {
     "kv_canary_write_folded": 2,
@@ -84,10 +87,14 @@ class DeviceBuild:
 
 
 class GpuKernels:
-    """A target: the two launchers on CUDA tensors, built for each device when first met there."""
+    """A target: the two launchers on CUDA tensors, built for each device when first met there.
+
+    ``contract``, the revision whose refusals hold, may be set between launches.
+    """
 
     def __init__(self, max_sources: int, text: str) -> None:
         self.max_sources = max_sources
+        self.contract: Contract = DOCUMENTED
         self._cupy = import_cupy()
         self._text = text
         self._builds: dict[int, DeviceBuild] = {}
@@ -115,7 +122,7 @@ class GpuKernels:
             expected_input_tokens=expected_input_tokens,
             expected_input_positions=expected_input_positions,
         )
-        validation.check_write(launch, max_sources=self.max_sources)
+        validation.check_write(launch, max_sources=self.max_sources, contract=self.contract)
         self.on_device(context.canary_buf.device).launch(abi.pack_write(launch, self.max_sources))
 
     def launch_canary_verify_kernel(
@@ -125,7 +132,7 @@ class GpuKernels:
         launch = VerifyLaunch(
             context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
         )
-        validation.check_verify(launch, max_sources=self.max_sources)
+        validation.check_verify(launch, max_sources=self.max_sources, contract=self.contract)
         self.on_device(context.canary_buf.device).launch(abi.pack_verify(launch, self.max_sources))
 
     def on_device(self, device: torch.device) -> DeviceBuild:
@@ -177,7 +184,8 @@ def import_cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise GpuUnavailable(f"the GPU build needs CuPy: {advice} ({error})") from error
+        reason = " ".join(str(error).split())[:_REASON_CHARACTERS]
+        raise GpuUnavailable(f"the GPU build needs CuPy: {advice} ({reason})") from error
     runtime = cupy.cuda.runtime
     if runtime.runtimeGetVersion() // 1000 > runtime.driverGetVersion() // 1000:
         raise GpuUnavailable(

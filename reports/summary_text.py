@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
+
+MOST_NAMES = 12
 
 
 def summary_lines(summary: Summary, folder: str) -> list[str]:
@@ -21,7 +25,7 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         for lost in summary.lost
     ]
     if summary.never_met:
-        lines.append(f"features never met: {', '.join(summary.never_met)}")
+        lines.append(f"features never met: {_names(summary.never_met)}")
     else:
         lines.append(f"all {len(summary.features)} features met")
     if summary.findings:
@@ -37,6 +41,12 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         f"{note.outcome}: {note.signature}" for note in summary.ledger if note.outcome != "met"
     ]
     return [*lines, f"report: {folder}/report.html", f"run folder: {folder}"]
+
+
+def _names(names: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _count_text(summary: Summary) -> str:

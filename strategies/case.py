@@ -7,7 +7,7 @@ of the contract; a field that the contract gives as a tensor is here the numbers
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -33,8 +33,10 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 class Source(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A real-KV source: a uint8 tensor [rows, row_bytes] and how slots lie in it.
 
-    ``row_bytes`` is the tensor's width and row step, so ``row_bytes - page_size *
-    num_bytes_per_token`` bytes at the end of each row are padding.
+    ``row_bytes`` is the tensor's width, so ``row_bytes - page_size * num_bytes_per_token`` bytes at
+    the end of each row are padding. Between two rows lie ``row_gap`` more bytes, which belong to
+    nobody, as where the tensor is one layer's rows in a buffer of all layers. ``content``, and
+    whatever else names a byte of the source by its offset, counts the bytes of the rows alone.
     """
 
     rows: Size
@@ -43,6 +45,17 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     num_bytes_per_token: Int64
     read_bytes: Int64
     content: Content = Content()
+    row_gap: Size = 0
+
+    @property
+    def row_step(self) -> int:
+        """Bytes from the start of a row to the start of the next."""
+        return self.row_bytes + self.row_gap
+
+    @property
+    def span(self) -> int:
+        """Bytes from the start of the first row to the end of the last."""
+        return self.rows * self.row_step - self.row_gap if self.rows else 0
 
 
 FaultKind = Literal[
@@ -155,6 +168,13 @@ class CorruptStep(
 
 Step = WriteStep | VerifyStep | CorruptStep
 
+Launching = Literal["eager", "side_stream", "graph"]
+"""How launches are put to a device: as they come, the same on a stream of their own, or captured
+in a graph over other contents and replayed twice. The plainest comes first."""
+
+LAUNCHINGS: tuple[Launching, ...] = get_args(Launching)
+MOST_SHIFT = 60
+
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The state before the first step, and the steps."""
@@ -172,3 +192,8 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     steps: Annotated[tuple[Step, ...], Meta(max_length=64)] = ()
     schedule: Seed = 0
     """The interleaving of blocks and threads to run under, where a target can choose one."""
+    launching: Launching = "eager"
+    """Where the target is no device, or cannot do it, launches are put eagerly."""
+    shift: Annotated[int, Meta(ge=0, le=MOST_SHIFT)] = 0
+    """Bytes by which tensors begin behind a multiple of 64: rounded down for each of them to what
+    its type and the contract allow."""

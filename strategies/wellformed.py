@@ -5,7 +5,18 @@ from __future__ import annotations
 from kv_canary_fuzz.reference.consts import CANARY_SLOT_BYTES, VIOLATION_FIELDS
 from kv_canary_fuzz.reference.enums import CanaryLaunchTag, RealKvHashMode
 
-from .case import Case, Column, CorruptStep, Flip, Source, Step, VerifyStep, WriteStep
+from .case import (
+    LAUNCHINGS,
+    MOST_SHIFT,
+    Case,
+    Column,
+    CorruptStep,
+    Flip,
+    Source,
+    Step,
+    VerifyStep,
+    WriteStep,
+)
 from .content import Content
 from .faults import VERIFY_COLUMNS, WRITE_COLUMNS, Launch, subjects, why_not
 from .values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
@@ -53,7 +64,7 @@ def region_bytes(case: Case, region: str) -> int | None:
 
 
 def _state_bytes(case: Case) -> int:
-    sources = sum(source.rows * source.row_bytes for source in case.real_kv_sources)
+    sources = sum(source.span for source in case.real_kv_sources)
     return canary_bytes(case) + case.ring_capacity * _RING_ROW_BYTES + sources
 
 
@@ -72,6 +83,9 @@ def _check_state(case: Case) -> None:
     _within("slot_run_counter", case.slot_run_counter, INT64_MIN, INT64_MAX)
     _within("kernel_run_counter", case.kernel_run_counter, INT64_MIN, INT64_MAX)
     _within("schedule", case.schedule, 0, 2**64 - 1)
+    if case.launching not in LAUNCHINGS:
+        raise MalformedCase("launching", f"{case.launching!r} is none of {', '.join(LAUNCHINGS)}")
+    _within("shift", case.shift, 0, MOST_SHIFT)
     _within("real_kv_hash_mode", case.real_kv_hash_mode, 0, len(RealKvHashMode) - 1)
     _check_content("canary_buf", case.canary_buf, canary_bytes(case))
     _check_content("violation_ring", case.violation_ring, case.ring_capacity * _RING_ROW_BYTES)
@@ -102,7 +116,8 @@ def _check_source(case: Case, source: Source, place: str) -> None:
     _within(f"{place}.num_bytes_per_token", source.num_bytes_per_token, 16, MOST_BYTES)
     _within(f"{place}.read_bytes", source.read_bytes, 16, source.num_bytes_per_token)
     _within(f"{place}.row_bytes", source.row_bytes, 16, MOST_BYTES)
-    for name in ("num_bytes_per_token", "read_bytes", "row_bytes"):
+    _within(f"{place}.row_gap", source.row_gap, 0, MOST_BYTES)
+    for name in ("num_bytes_per_token", "read_bytes", "row_bytes", "row_gap"):
         if getattr(source, name) % 16:
             raise MalformedCase(f"{place}.{name}", f"{getattr(source, name)} is not 16 times some")
     used = source.page_size * source.num_bytes_per_token

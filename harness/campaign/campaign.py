@@ -9,12 +9,14 @@ from pathlib import Path
 from msgspec.structs import replace
 from rich.console import Console
 
+from kv_canary_fuzz.reference.contract import earlier
 from kv_canary_fuzz.reports.live import Live, live_line
 from kv_canary_fuzz.reports.publish import publish
 from kv_canary_fuzz.reports.summary_text import summary_lines
 
-from ..targets.builtin import load_reference, load_target
-from ..targets.target import CLAIMABLE
+from ..targets.builtin import load_other, load_reference, load_target
+from ..targets.devices import most_workers
+from ..targets.target import CLAIMABLE, TargetError
 from .crew import run_crew
 from .finish import finish
 from .profiles import prepared
@@ -29,12 +31,13 @@ def run_campaign(
     """Run ``settings`` on ``workers`` processes and print the summary on ``console``.
 
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
-    a TargetError before any worker starts; the same for the corpus and the ledger.
+    a TargetError before any worker starts; the same for the corpus and the ledger. Raises OSError
+    where the run's folder cannot be made.
     """
     settings = settled(settings)
-    load_reference(settings.reference)
     folder = RunFolder(root)
     settings = prepared(settings, folder)
+    root.mkdir(parents=True, exist_ok=True)
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -45,7 +48,7 @@ def run_campaign(
 
     say(f"seed {settings.seed}, run folder {root}")
     with live_line(console, Live(settings), say if verbose else None) as show:
-        tally = run_crew(settings, folder, workers, show=show)
+        tally = run_crew(settings, folder, min(workers, settings.batches), show=show)
     summary = finish(settings, folder, tally, tell=tell)
     publish(folder, summary)
     for line in summary_lines(summary, str(root)):
@@ -56,10 +59,18 @@ def run_campaign(
 def settled(settings: Settings) -> Settings:
     """The settings with target and domain decided. Raises TargetError."""
     target = load_target(settings.target)
+    reference = load_reference(settings.reference, target.contract)
+    contract = target.contract
+    if reference is not None:
+        contract = earlier(contract, reference.contract)
+    if settings.third is not None:
+        load_other(settings.third, contract)
+        if settings.third in (target.name, settings.reference):
+            raise TargetError(f"{settings.third} cannot be target or reference and the third too")
     domain = settings.domain
     if domain is DomainName.CLAIMED:
         domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
-    return replace(settings, target=target.name, domain=domain)
+    return replace(settings, target=target.name, domain=domain, contract=contract.name)
 
 
 def default_folder(seed: int) -> Path:
@@ -72,6 +83,12 @@ def default_folder(seed: int) -> Path:
         folder = base / f"{stem}-{number}"
         number += 1
     return folder
+
+
+def usual_workers(target: str) -> int:
+    """One for each core, but no more than the target's GPUs bear. Raises TargetError."""
+    most = most_workers(load_target(target))
+    return usable_cores() if most is None else min(usable_cores(), most)
 
 
 def usable_cores() -> int:

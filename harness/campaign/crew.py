@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..isolation.nursery import Nursery, nursery_for
 from ..targets.builtin import load_target
+from ..targets.devices import use_gpu_of
 from .run_folder import RunFolder
 from .settings import Settings, Shard
 from .shard import run_batches, shard_batches
@@ -103,7 +104,7 @@ class Crew:
         self._began: float | None = None
         self._left: list[Tally] = []
         target = load_target(settings.target)
-        self._nursery = nursery_for(target) if target.native else None
+        self._nursery = nursery_for(target, target.name) if target.native else None
         self._workers = [self._hire(settings, Shard(n, workers), 1) for n in range(workers)]
 
     @property
@@ -186,8 +187,10 @@ def _work(
     settings: Settings, shard: Shard, root: str, pipe: Connection, zygote: Connection | None
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    target = load_target(settings.target)
+    use_gpu_of(shard.index % shard.of, target)
     if zygote is not None:
-        nursery_for(load_target(settings.target)).join(zygote)
+        nursery_for(target, target.name).join(zygote)
     folder = RunFolder(Path(root))
     batches = shard_batches(settings, shard)
     pipe.send(run_batches(settings, batches, folder, report=pipe.send, stop=pipe.poll))

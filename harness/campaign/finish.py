@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
-from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
+from kv_canary_fuzz.strategies.features.features import expected_features
 
 from ..atomic_file import write_atomically
 from ..execution.outcome import CRASH
@@ -24,7 +24,9 @@ from ..findings.standing import ledger_notes, standing_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
 from ..judging.verdict import Verdict, judge, lines_of
-from ..targets.target import Target
+from ..targets.builtin import load_other
+from ..targets.target import Target, TargetError
+from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .corpus import add_to_corpus
 from .coverage import pair_matrix, unpack
@@ -36,6 +38,9 @@ from .tally import Tally
 from .timing import timing_of
 
 Tell = Callable[[str], None]
+
+MOST_TRACED = 5000
+"""So many cases of a campaign are looked at for basic blocks that the corpus does not reach."""
 
 
 def finish(
@@ -54,7 +59,7 @@ def finish(
         tally.add(run_batches(settings, [again], folder, report=_ignore))
     folder.clear_lost_batches()
     target = load_isolated(settings.target, settings.deadline)
-    reference = load_isolated_reference(settings.reference, settings.deadline)
+    reference = load_isolated_reference(settings.reference, target.contract, settings.deadline)
     source = CaseSource(settings, folder)
     ledger = Ledger() if settings.ledger is None else read_ledger(Path(settings.ledger))
     findings = []
@@ -73,7 +78,7 @@ def finish(
     if settings.ledger is not None:
         path = Path(settings.ledger)
         notes = ledger_notes(path, ledger, target, reference, tally.findings)
-    names = ALL_FEATURES[settings.domain]
+    names = expected_features(settings.domain, settings.revision)
     summary = Summary(
         settings=settings,
         target=target.name,
@@ -84,7 +89,7 @@ def finish(
         pairs=pair_matrix(unpack(tally.pairs), names),
         findings=tuple(findings),
         ledger=notes,
-        corpus=_grow_corpus(settings, source, tally),
+        corpus=_grow_corpus(settings, source, tally, tell),
         versions=versions(),
         lost=tuple(CaseRange(batch.first, batch.count) for batch in lost),
         interrupted=tally.interrupted,
@@ -99,13 +104,28 @@ def _ignore(_: Tally) -> None:
     pass
 
 
-def _grow_corpus(settings: Settings, source: CaseSource, tally: Tally) -> CorpusUse | None:
-    """Add generated cases that met a new pair first; independent of how workers shared them."""
+def _grow_corpus(
+    settings: Settings, source: CaseSource, tally: Tally, tell: Tell
+) -> CorpusUse | None:
+    """Add generated cases that met a pair or a basic block first.
+
+    Candidates are those that met a new pair in their worker, and the first of the campaign.
+    """
     if settings.corpus is None:
         return None
-    reached = sorted(index for index in tally.reached if index >= 0)
-    added = add_to_corpus(Path(settings.corpus), (source.at(index) for index in reached))
+    reached = {index for index in tally.reached if index >= 0}
+    reached.update(range(min(tally.cases - settings.replayed, MOST_TRACED)))
+    made = (source.at(index) for index in sorted(reached))
+    added = add_to_corpus(Path(settings.corpus), made, _blocks_of(tell))
     return CorpusUse(settings.corpus, settings.replayed, len(added))
+
+
+def _blocks_of(tell: Tell) -> BlocksOf:
+    try:
+        return block_trace()
+    except TargetError as error:
+        tell(f"the corpus grows by pairs of features alone: {error}")
+        return no_blocks
 
 
 def _finding(
@@ -133,6 +153,7 @@ def _finding(
     )
     if signature.startswith(UNSTEADY):
         return finding
+    third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
     small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
     verdict = judge(small.case, target, reference)
@@ -141,7 +162,7 @@ def _finding(
         finding,
         file=_from_here(path),
         lines=small.mismatches,
-        alone="" if died else who_stands_alone(small.case, target, reference),
+        alone="" if died else who_stands_alone(small.case, target, reference, third),
         script=_write_script(folder, small, target, reference, None if died else verdict),
         reproducer=small,
         explanation=None if verdict.agrees else explain(small.case, verdict),

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct
+
+from kv_canary_fuzz.reference.contract import CONTRACTS, DOCUMENTED, Contract
+
+MOST_SEED = 2**64 - 1
+
+
+class SettingsError(Exception):
+    """A campaign that cannot be run as it was asked for; the message is one line."""
 
 
 class DomainName(StrEnum):
@@ -21,16 +30,19 @@ class DomainName(StrEnum):
 class Settings(Struct, frozen=True, kw_only=True):
     """One campaign. It ends after ``cases`` cases or ``seconds``, whichever is given.
 
-    ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins.
+    ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins; so is
+    ``contract``, the name of the revision that target and reference follow.
     ``batch`` cases are run together. ``shrink_seconds`` bounds the shrinking of each finding.
     ``replayed`` cases of the folder ``corpus`` are run first, under the indices below 0, and new
-    ones are added to it. ``ledger`` is the file that says which findings are known. A launch may
-    take ``deadline`` seconds of processor time, and more where launches are slow.
+    ones are added to it. ``ledger`` is the file that says which findings are known. ``third``
+    is the target that says of each finding who stands alone; the scalar model where it is None.
+    A launch may take ``deadline`` seconds of processor time, and more where launches are slow.
     """
 
     target: str
     reference: str = "torch"
     domain: DomainName = DomainName.CLAIMED
+    contract: str = DOCUMENTED.name
     seed: Annotated[int, Meta(ge=0)] = 0
     cases: int | None = None
     seconds: float | None = None
@@ -40,6 +52,29 @@ class Settings(Struct, frozen=True, kw_only=True):
     corpus: str | None = None
     replayed: int = 0
     ledger: str | None = None
+    third: str | None = None
+
+    @property
+    def revision(self) -> Contract:
+        """The revision of the contract that cases are made for."""
+        return CONTRACTS[self.contract]
+
+    def check(self) -> None:
+        """Raises SettingsError where a number makes no campaign."""
+        if not 0 <= self.seed <= MOST_SEED:
+            raise SettingsError(f"the seed must be 0 to {MOST_SEED}, got {self.seed}")
+        if self.cases is not None and self.cases < 1:
+            raise SettingsError(f"cases must be at least 1, got {self.cases}")
+        if self.seconds is not None and not self.seconds > 0:
+            raise SettingsError(f"seconds must be more than 0, got {self.seconds:g}")
+        if not self.shrink_seconds >= 0:
+            raise SettingsError(f"shrink-seconds must not be negative, got {self.shrink_seconds:g}")
+
+    @property
+    def batches(self) -> int:
+        """How many batches there are, at most."""
+        cases = sys.maxsize if self.cases is None else self.cases
+        return -(-cases // self.batch) + self._replayed_batches()
 
     def batch_of(self, index: int) -> int:
         """The number of the batch that starts with case ``index``; batches count from 0."""

@@ -40,10 +40,7 @@ def run_batches(
     """
     torch.set_num_threads(1)
     target = load_isolated(settings.target, settings.deadline)
-    reference = load_isolated_reference(settings.reference, settings.deadline)
-    for side in (target, reference):
-        if side is not None and side.isolation is not None:
-            side.isolation.begin()
+    reference = load_isolated_reference(settings.reference, target.contract, settings.deadline)
     fuzzer = Fuzzer(target, reference)
     source = CaseSource(settings, folder)
     coverage = Coverage()
@@ -52,6 +49,7 @@ def run_batches(
     for batch in batches:
         if stop() or _is_over(settings, monotonic() - started):
             break
+        fuzzer.prepare()
         folder.mark_in_flight(InFlight(batch.start, len(batch)))
         cases = [source.at(index) for index in batch]
         failing, deaths = fuzzer.failing(cases), fuzzer.deaths

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 
+from kv_canary_fuzz.reference import RELEASED, Contract, VerifyLaunch, WriteLaunch
 from kv_canary_fuzz.reference import Rows as ProducedRows
-from kv_canary_fuzz.reference import VerifyLaunch, WriteLaunch
 from kv_canary_fuzz.reference.batch import run_verify_batch, run_write_batch
 from kv_canary_fuzz.reference.validation import check_verify, check_write
 from kv_canary_fuzz.strategies.case import Case, CorruptStep
@@ -14,6 +15,7 @@ from kv_canary_fuzz.strategies.case import Case, CorruptStep
 from ..targets.target import Target
 from .arena import Batch
 from .binding import Binder
+from .launching import play
 from .outcome import NO_ROWS, Death, Raised, Rows
 from .tensors import Memory
 
@@ -39,14 +41,17 @@ class Run:
 def run_target(target: Target, batch: Batch, memory: Memory) -> Run:
     """Run every case of the batch, one after another, on ``memory``."""
     run = Run()
-    for index, case in enumerate(batch.cases):
-        binder = Binder(case, batch.layouts[index], memory, batch.bases[index])
+    played = []
+    for case, layout, base in zip(batch.cases, batch.layouts, batch.bases, strict=True):
+        binder = Binder(case, layout, memory, base)
         if target.set_schedule is not None:
             target.set_schedule(case.schedule)
-        for number in range(len(case.steps)):
-            raised = step_target(target, case, binder, number)
-            if raised is not None:
-                run.raised[index, number] = raised
+        step = partial(step_target, target, case, binder)
+        part = memory.part(base, layout.size)
+        played.append(play(case, layout, target, part, step, len(case.steps) - 1))
+    for index, one in enumerate(played):
+        for number, raised in one.outcome().items():
+            run.raised[index, number] = raised
     return run
 
 
@@ -65,7 +70,7 @@ def step_target(target: Target, case: Case, binder: Binder, number: int) -> Rais
     return None
 
 
-def run_reference(batch: Batch, memory: Memory) -> Run:
+def run_reference(batch: Batch, memory: Memory, contract: Contract = RELEASED) -> Run:
     """Run the torch reference on every case, the same step of all cases together."""
     run = Run()
     binders = [
@@ -74,11 +79,13 @@ def run_reference(batch: Batch, memory: Memory) -> Run:
     ]
     longest = max((len(case.steps) for case in batch.cases), default=0)
     for number in range(longest):
-        step_reference(batch.cases, binders, number, run)
+        step_reference(batch.cases, binders, number, run, contract)
     return run
 
 
-def step_reference(cases: tuple[Case, ...], binders: list[Binder], number: int, run: Run) -> None:
+def step_reference(
+    cases: tuple[Case, ...], binders: list[Binder], number: int, run: Run, contract: Contract
+) -> None:
     """Run step ``number`` of all cases that have one, and add what it did to ``run``."""
     writes: list[tuple[int, WriteLaunch]] = []
     verifies: list[tuple[int, VerifyLaunch]] = []
@@ -92,10 +99,10 @@ def step_reference(cases: tuple[Case, ...], binders: list[Binder], number: int, 
         try:
             launch = binders[index].launch(number)
             if isinstance(launch, WriteLaunch):
-                check_write(launch)
+                check_write(launch, contract=contract)
                 writes.append((index, launch))
             else:
-                check_verify(launch)
+                check_verify(launch, contract=contract)
                 verifies.append((index, launch))
         except ValueError as error:
             run.raised[index, number] = Raised.of(error)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from kv_canary_fuzz.strategies.case import (
     Case,
     Column,
     CorruptStep,
     Edit,
     Flip,
+    Source,
     Step,
     VerifyStep,
     WriteStep,
@@ -22,7 +25,8 @@ from kv_canary_fuzz.strategies.content import Content
 
 from ..execution.layout import step_columns, step_flags
 from ..judging.mismatch import Rank
-from ..judging.verdict import Verdict, judge, with_room
+from ..judging.own_rows import with_room
+from ..judging.verdict import Verdict, judge
 from ..targets.target import Target
 from .reproducer import Reproducer
 from .script_checks import Check, check_of, stored_rows
@@ -59,10 +63,17 @@ def script_text(
     """The program for a finding; it ends with status 1 where the target still shows it.
 
     ``verdict`` is None where the launch does not return. Empty where no program of under 40 lines
-    shows the finding: a case of very many steps, or a difference between the reference and what
+    shows the finding: a case of very many steps, one that differs only with tensors off their
+    alignment or with launches not put eagerly, or a difference between the reference and what
     the grammar knows. Where rows were lost for want of room, the program's ring has room.
     """
     case = found.case
+    plain = replace(case, launching="eager", shift=0)
+    if verdict and plain != case:
+        verdict = judge(plain, target, reference)
+        if verdict.signature != found.signature:
+            return ""
+    case = plain
     if verdict and verdict.mismatches and verdict.mismatches[0].rank is Rank.ROW:
         roomy = with_room(case, _most_rows(case))
         seen = judge(roomy, target, reference)
@@ -100,7 +111,7 @@ def _head(found: Reproducer, target: Target, check: Check) -> Iterator[str]:
     yield f'"""{found.signature}; found by kv-canary-fuzz, seed {found.seed} case {found.index}."""'
     yield "from types import SimpleNamespace as Bag"
     yield "import torch"
-    yield from target_lines(target, found.case.schedule)
+    yield from target_lines(target, found.case)
     yield f"DEVICE = {target.device!r}"
     case = check.case
     contents = [case.canary_buf, case.violation_ring, *(s.content for s in case.real_kv_sources)]
@@ -128,7 +139,7 @@ def _joined(head: str, parts: list[str], tail: str, compact: bool) -> Iterator[s
 
 def _state(case: Case) -> list[str]:
     sources = "".join(
-        f"Bag(tensor={_u8(s.rows, s.row_bytes, s.content)}, page_size={s.page_size}, "
+        f"Bag(tensor={_source(s)}, page_size={s.page_size}, "
         f"num_bytes_per_token={s.num_bytes_per_token}, read_bytes={s.read_bytes}), "
         for s in case.real_kv_sources
     )
@@ -140,6 +151,13 @@ def _state(case: Case) -> list[str]:
         f"kernel_run_counter=i64([{case.kernel_run_counter}])",
         f"real_kv_sources=({sources}), real_kv_hash_mode={case.real_kv_hash_mode}",
     ]
+
+
+def _source(source: Source) -> str:
+    packed = _u8(source.rows, source.row_bytes, source.content)
+    if not source.row_gap:
+        return packed
+    return f"torch.nn.functional.pad({packed}, (0, {source.row_gap}))[:, :{source.row_bytes}]"
 
 
 def _u8(rows: int, width: int, content: Content) -> str:
@@ -168,10 +186,10 @@ def _step(number: int, step: Step, compact: bool) -> Iterator[str]:
 
 def _edit_line(edit: Edit) -> str:
     if isinstance(edit, Flip):
-        region = 'state["canary_buf"]'
-        if edit.region != "canary_buf":
-            region = f'state["real_kv_sources"][{edit.region[len("real_kv_sources[")]}].tensor'
-        return f"{region}.view(-1)[{edit.offset}] ^= {edit.mask}"
+        if edit.region == "canary_buf":
+            return f'state["canary_buf"].view(-1)[{edit.offset}] ^= {edit.mask}'
+        tensor = f'state["real_kv_sources"][{edit.region[len("real_kv_sources[")]}].tensor'
+        return f"{tensor}[divmod({edit.offset}, {tensor}.size(1))] ^= {edit.mask}"
     pair, swapped = f"[{edit.first}, {edit.second}]", f"[{edit.second}, {edit.first}]"
     return f'state["canary_buf"][{pair}, :32] = state["canary_buf"][{swapped}, :32]'
 

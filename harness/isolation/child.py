@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from kv_canary_fuzz.strategies.case import Case
 
 from ..execution.arena import Batch, lay_out_batch
-from ..execution.binding import Binder
-from ..execution.execution import run_target, step_target
+from ..execution.execution import run_target
 from ..execution.layout import Layout
 from ..execution.outcome import Raised
+from ..execution.stepping import Stepper
 from ..execution.tensors import Memory
 from ..targets.target import Launcher, Target
 from .protocol import (
@@ -79,7 +79,9 @@ def serve(places: Places, target: Target) -> None:
         except EOFError:
             return
         try:
-            connection.send_bytes(encode(worker.answer(request)))
+            with _Sentence():
+                answer = worker.answer(request)
+            connection.send_bytes(encode(answer))
         except _Doom as doom:
             connection.send_bytes(encode(Doomed(doom.kind, str(doom))))
             os._exit(DOOMED_STATUS)
@@ -113,22 +115,22 @@ class _Worker:
 
     def _run_steps(self, case: Case) -> Outcomes:
         batch = lay_out_batch([case])
-        memory = self._memory(batch.size)
+        layout, size = batch.layouts[0], batch.size
+        memory = self._memory(size)
         self._progress[CASE] = 0
-        if self._target.set_schedule is not None:
-            self._target.set_schedule(case.schedule)
-        binder = Binder(case, batch.layouts[0], memory, 0)
+        self._fence(size, layout)
+        stepper = Stepper(case, layout, self._target, memory)
         raised = []
         for number in range(len(case.steps)):
             self._progress[STEP] = number
-            self._fence(batch.size, batch.layouts[0])
-            outcome = step_target(self._target, case, binder, number)
+            self._fence(size, layout)
+            outcome = stepper.advance(number)
             if outcome is not None:
                 raised.append((0, number, *_text(outcome)))
-            self._bring_back(memory, batch.size)
-            self._fence(batch.size)
-            end = batch.size * (number + 2)
-            self._arena.bytes[end - batch.size : end] = self._arena.bytes[: batch.size]
+            self._fence(size)
+            self._bring_back(memory, size)
+            place = slice(size * (number + 1), size * (number + 2))
+            self._arena.bytes[place] = self._arena.bytes[:size]
         return tuple(raised)
 
     def _fence(self, size: int, layout: Layout | None = None, base: int = 0) -> None:
@@ -147,8 +149,7 @@ class _Worker:
     def _bring_back(self, memory: Memory, size: int) -> None:
         """Where the tensors live elsewhere, copy them to where the other side looks."""
         if self._target.device != "cpu":
-            with _Sentence():
-                self._arena.bytes[:size] = memory.read(0, size)
+            self._arena.bytes[:size] = memory.read(0, size)
 
 
 def watched(target: Target, progress: Words) -> Target:

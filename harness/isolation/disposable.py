@@ -18,6 +18,7 @@ from .nursery import Nursery
 from .protocol import MAX_ANSWER_BYTES, Doomed, Ended, Request, decode_answer, encode
 from .report import Report, read_report
 from .shared import COUNT, LAUNCH_NAMES, PROGRESS_BYTES, Log, SharedMemory
+from .zygote import Fork
 
 LOOK_SECONDS = 0.2
 KILLED = "killed"
@@ -43,7 +44,9 @@ class Loss(NamedTuple):
 class Disposable:
     """One process of a nursery, with ``arena`` shared. Raises TargetError where there is none."""
 
-    def __init__(self, nursery: Nursery, arena: SharedMemory, deadline: Deadline) -> None:
+    def __init__(
+        self, nursery: Nursery, arena: SharedMemory, deadline: Deadline, gpu: int | None
+    ) -> None:
         self._nursery = nursery
         self._deadline = deadline
         self._log = Log()
@@ -52,7 +55,7 @@ class Disposable:
         mine, its = socket.socketpair()
         with its:
             descriptors = its.fileno(), arena.descriptor, self._progress.descriptor
-            self.process = nursery.fork((*descriptors, self._log.descriptor), arena.size)
+            self.process = nursery.fork(Fork(arena.size, gpu), (*descriptors, self._log.descriptor))
         self._connection = Connection(mine.detach())
         self._busy = 0.0
 

@@ -22,7 +22,10 @@ TRIES = 3
 
 
 class Steps(NamedTuple):
-    """How each step of a case ended, up to one that ended its process, and the bytes after each."""
+    """How each step of a case ended, and the bytes after each.
+
+    What ended the process stands for all steps from there on.
+    """
 
     endings: tuple[Raised | Death | None, ...]
     snapshots: tuple[Bytes, ...]
@@ -31,11 +34,13 @@ class Steps(NamedTuple):
 class Isolation:
     """Runs one target's cases in processes that may die; whoever dies is replaced.
 
-    One batch or one case is in work at a time, and its bytes lie in `arena`.
+    One batch or one case is in work at a time, and its bytes lie in `arena`. ``gpu`` is the number
+    of the one that is current in those processes.
     """
 
-    def __init__(self, nursery: Nursery, deadline: Deadline) -> None:
+    def __init__(self, nursery: Nursery, deadline: Deadline, gpu: int | None = None) -> None:
         self._nursery = nursery
+        self._gpu = gpu
         self._deadline = deadline
         self._arena: SharedMemory | None = None
         self._process: Disposable | None = None
@@ -84,8 +89,9 @@ class Isolation:
         endings: list[Raised | Death | None] = [None] * steps
         if isinstance(answer, Loss):
             step = min(answer.step, steps - 1)
-            endings[step:] = [_blamed(answer.death)]
-            memory[size * (step + 1) : size * (step + 2)] = memory[:size]
+            endings[step:] = [_blamed(answer.death)] * (steps - step)
+            for later in range(step + 1, steps + 1):
+                memory[size * later : size * (later + 1)] = memory[:size]
         else:
             for (_, step), raised in run_of(answer).raised.items():
                 endings[step] = raised
@@ -102,7 +108,7 @@ class Isolation:
             self.let_go()
         if self._process is None:
             assert self._arena is not None
-            self._process = Disposable(self._nursery, self._arena, self._deadline)
+            self._process = Disposable(self._nursery, self._arena, self._deadline, self._gpu)
         return self._process
 
     def _ask(self, request: Request, cases: int = 0) -> Ended | Loss:

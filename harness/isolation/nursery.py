@@ -14,6 +14,7 @@ from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from ..targets.large import LARGE_PREFIX
 from ..targets.target import Target, TargetError
 from .zygote import MESSAGE_BYTES, Adopt, Brief, Fork, Order, Reap, Reply, decode_reply, encode
 
@@ -78,11 +79,11 @@ class Nursery:
         self._side = socket.socket(fileno=os.dup(zygote.fileno()))
         zygote.close()
 
-    def fork(self, descriptors: Sequence[int], arena_bytes: int) -> int:
+    def fork(self, order: Fork, descriptors: Sequence[int]) -> int:
         """A new process that works on ``descriptors``. Raises TargetError."""
         for _ in range(RESTARTS):
             with suppress(OSError, EOFError):
-                return self._ask(Fork(arena_bytes), descriptors).value
+                return self._ask(order, descriptors).value
             self.close()
         raise TargetError(f"target {self._brief.target!r} cannot be loaded: its process ends")
 
@@ -124,11 +125,11 @@ class Nursery:
         self._ready = False
 
 
-def nursery_for(target: Target) -> Nursery:
-    """The nursery of a target that was loaded by its name; one in this process."""
+def nursery_for(target: Target, name: str) -> Nursery:
+    """The nursery of a target that was loaded as ``name``; one in this process."""
     late = target.device != "cpu"
-    heap = None if late or target.environment else LARGEST_HEAP
-    brief = Brief(target.name, str(Path.cwd()), late, heap)
+    boundless = late or target.environment or name.startswith(LARGE_PREFIX)
+    brief = Brief(name, str(Path.cwd()), late, None if boundless else LARGEST_HEAP)
     return _kept(brief, tuple(sorted(target.environment.items())))
 
 

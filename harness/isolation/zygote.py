@@ -35,9 +35,13 @@ class Brief(Struct, frozen=True):
 
 
 class Fork(Struct, frozen=True, tag=True):
-    """Fork a process; connection, arena, progress and log come beside this as descriptors."""
+    """Fork a process; connection, arena, progress and log come beside this as descriptors.
+
+    ``gpu`` is the number of the GPU that it makes the current one.
+    """
 
     arena_bytes: int
+    gpu: int | None
 
 
 class Reap(Struct, frozen=True, tag=True):
@@ -155,6 +159,8 @@ class _Zygote:
 
     def _be_child(self, parent: int, order: Fork, descriptors: list[int]) -> NoReturn:
         """Serve until the other side hangs up."""
+        import torch
+
         from ..targets.builtin import load_target
         from .child import Places, serve, settle_in
 
@@ -163,6 +169,8 @@ class _Zygote:
             connection, arena, progress, log = descriptors
             os.dup2(log, 2)
             settle_in(parent, heap=self._brief.heap)
+            if order.gpu is not None:
+                torch.cuda.set_device(order.gpu)
             target = self._target or load_target(self._brief.target)
             serve(Places(connection, arena, order.arena_bytes, progress), target)
             status = 0

@@ -13,15 +13,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from kv_canary_fuzz.reference import DOCUMENTED
+
 from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
-from ..campaign.settings import DomainName
+from ..campaign.settings import DomainName, SettingsError
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
 from ..targets.builtin import load_reference, load_target, sanitized_name
+from ..targets.devices import most_workers
 from ..targets.target import Target, TargetError
 from .progress_watch import ProgressWatch
 from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
@@ -63,6 +66,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kv-sanitize", action="store_true", help="the emulated build under sanitizers"
     )
+    group.addoption("--kv-third", help="who says who stands alone (default: the scalar model)")
+    group.addoption("--kv-sglang", type=Path, help="source tree that sglang's targets are from")
+    group.addoption("--kv-patch", type=Path, help="unified diff for a copy of sglang's source")
     group.addoption("--kv-ledger", type=Path, help="file with the findings that are known")
 
 
@@ -75,11 +81,26 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.option.kv_sanitize:
             config.option.kv_target = sanitized_name(config.option.kv_target or "auto")
         config.stash[PLAN] = CampaignPlan.of(config.option)
+        settings = config.stash[PLAN].settings
+        contract = DOCUMENTED
         if config.option.kv_target:
-            load_target(config.option.kv_target)
-        load_reference(config.option.kv_reference)
-    except (TargetError, CorpusError, LedgerError, ReproducerError) as error:
+            contract = load_target(settings.target).contract
+        load_reference(settings.reference, contract)
+    except (TargetError, CorpusError, LedgerError, ReproducerError, SettingsError) as error:
         raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """``-n auto``: no more workers than the GPUs of ``--kv-target`` bear."""
+    workers = yield
+    if not config.option.kv_target:
+        return workers
+    try:
+        most = most_workers(load_target(config.option.kv_target))
+    except TargetError:  # said in one line when the plugin is configured
+        return workers
+    return workers if most is None else min(workers, most)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -115,7 +136,8 @@ def kv_target(request: pytest.FixtureRequest) -> Target:
 def kv_agrees(request: pytest.FixtureRequest, kv_target: Target) -> Any:
     """``kv_agrees(case)`` fails where target and reference differ; for Hypothesis tests too."""
     settings = request.config.stash[PLAN].settings
-    reference = load_isolated_reference(settings.reference, settings.deadline)
+    contract = kv_target.contract
+    reference = load_isolated_reference(settings.reference, contract, settings.deadline)
     return lambda case: assert_agrees(case, kv_target, reference)
 
 

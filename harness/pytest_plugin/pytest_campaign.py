@@ -28,6 +28,7 @@ from ..findings.provenance import describe
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.verdict import Verdict, lines_of
 from ..targets.builtin import load_target
+from ..targets.devices import use_gpu_of, xdist_worker
 
 SHARDS = 8
 PROGRESS_SECONDS = 1.0
@@ -57,6 +58,9 @@ class CampaignPlan(Struct, frozen=True):
             corpus=option.kv_corpus,
             ledger=option.kv_ledger,
             deadline=option.kv_deadline,
+            sglang=option.kv_sglang,
+            patch=option.kv_patch,
+            third=option.kv_third,
         )
         root = Path(option.kv_out or default_folder(settings.seed)).absolute()
         return cls(prepared(settings, RunFolder(root)), str(root))
@@ -71,7 +75,9 @@ class CampaignPlan(Struct, frozen=True):
         original = describe(settings, case, -1, verdict.signature, lines_of(verdict))
         path = self.folder.reproducer_path(verdict.signature)
         target = load_isolated(self.settings.target, self.settings.deadline)
-        reference = load_isolated_reference(self.settings.reference, self.settings.deadline)
+        reference = load_isolated_reference(
+            self.settings.reference, target.contract, self.settings.deadline
+        )
         shrink_to_file(original, target, reference, path, self.settings.shrink_seconds)
         return path
 
@@ -103,6 +109,8 @@ class ShardTest:
             share = settings.seconds * min(workers, SHARDS) / SHARDS
             settings = msgspec.structs.replace(settings, seconds=share)
         folder = self._plan.folder
+        worker = xdist_worker(os.environ.get("PYTEST_XDIST_WORKER", ""))
+        use_gpu_of(worker, load_target(settings.target))
         batches = shard_batches(settings, Shard(self._index, SHARDS))
         tally = run_batches(settings, batches, folder, report=self._tell)
         write_atomically(folder.shard(self._index), msgspec.json.encode(tally))

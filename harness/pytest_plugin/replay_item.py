@@ -49,8 +49,8 @@ class ReproducerItem(pytest.Item):
     def runtest(self) -> None:
         found, deadline = self._reproducer, self.config.option.kv_deadline
         target = load_isolated(self.config.option.kv_target or found.target, deadline)
+        reference = load_isolated_reference(found.reference, target.contract, deadline)
         try:
-            reference = load_isolated_reference(found.reference, deadline)
             assert_agrees(found.case, target, reference)
         except CaseMismatch as mismatch:
             signature = mismatch.verdict.signature

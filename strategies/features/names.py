@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kv_canary_fuzz.reference.contract import Contract
 from kv_canary_fuzz.reference.enums import CanaryLaunchTag, RealKvHashMode
 
+from ..case import LAUNCHINGS
 from ..faults import KINDS
 from ..grammar.grammar import SHAPES
 from ..grammar.sources import REAL_GEOMETRIES
@@ -28,7 +30,9 @@ STATE = (
     *_family("ring", "none", "1-4", "5-31", "32+"),
     *_family("index", "zero", "inside", "end", "past", "far"),
     *_family("counters", "zero", "small", "past_int32", "negative"),
-    *_family("steps", *sorted(set(SHAPES))),
+    *_family("steps", *sorted(set(SHAPES)), "twice"),
+    *_family("launching", *LAUNCHINGS),
+    *_family("base", 64, 32, 16, 8, 4),
     *_family("kernel_kind", *(tag.name for tag in CanaryLaunchTag)),
 )
 
@@ -85,10 +89,19 @@ REFUSED = (
     *_family("refused_at", "first", "last", "between"),
 )
 
+STRIDED = _family("rows", "apart", "whole_rows_between")
+"""What a contract that allows strided rows adds to every domain."""
+
 ALL_FEATURES = {
     "valid": VALID,
     "hardened": VALID + HARDENED,
     "refused": VALID + REFUSED,
     "all": VALID + HARDENED + REFUSED,
 }
-"""Every feature that a campaign of this domain should meet."""
+"""Every feature that a campaign of this domain should meet, under any contract."""
+
+
+def expected_features(domain: str, contract: Contract) -> tuple[str, ...]:
+    """Every feature that a campaign of this domain should meet under a contract."""
+    names = ALL_FEATURES[domain]
+    return names + STRIDED if contract.strided_rows else names
