@@ -41,6 +41,7 @@ class CudaStreams:
         self.captures = captures
         self._device = torch.device(device)
         self._side: torch.cuda.Stream | None = None
+        self._latest: torch.cuda.CUDAGraph | None = None
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -50,14 +51,17 @@ class CudaStreams:
 
     def captured(self, work: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
+        # All graphs share one pool of memory, which lasts as long as any graph that uses it.
+        pool = None if self._latest is None else self._latest.pool()
         with self._on_side_stream():
-            graph.capture_begin()
+            graph.capture_begin(pool)
             try:
                 work()
             finally:
                 with warnings.catch_warnings():  # a graph of refused launches is empty
                     warnings.simplefilter("ignore", UserWarning)
                     graph.capture_end()
+        self._latest = graph
 
         def replay() -> None:
             with torch.cuda.device(self._device):
