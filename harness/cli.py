@@ -41,7 +41,7 @@ from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
 from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
-from .targets.builtin import BUILTIN, load_reference, load_target
+from .targets.builtin import BUILTIN, load_other, load_reference, load_target, sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
@@ -73,6 +73,15 @@ ReplayTarget = Annotated[
 ]
 
 
+SglangOption = Annotated[
+    Path | None, typer.Option(help="A source tree that sglang's targets are taken from.")
+]
+PatchOption = Annotated[
+    Path | None, typer.Option(help="A unified diff for a copy of sglang's source: planted bugs.")
+]
+ThirdOption = Annotated[
+    str | None, typer.Option(help="Who says who stands alone; the scalar model if absent.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its run.json.")]
 
 app.add_typer(corpus_app, name="corpus")
@@ -95,6 +104,9 @@ def run(
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="File with the known findings.")] = None,
+    sglang: SglangOption = None,
+    patch: PatchOption = None,
+    third: ThirdOption = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
@@ -111,6 +123,9 @@ def run(
         shrink_seconds=shrink_seconds,
         corpus=corpus,
         ledger=ledger,
+        sglang=sglang,
+        patch=patch,
+        third=third,
     )
     folder = out or default_folder(settings.seed)
     workers = workers or usual_workers(settings.target)
@@ -119,9 +134,15 @@ def run(
 
 
 @app.command()
-def replay(file: FileArgument, target: ReplayTarget = "") -> None:
+def replay(
+    file: FileArgument,
+    target: ReplayTarget = "",
+    sglang: SglangOption = None,
+    patch: PatchOption = None,
+    third: ThirdOption = None,
+) -> None:
     """Run a reproducer; exit status 1 where the two sides differ."""
-    agrees = _explain(Console(), *_opened(file, target))
+    agrees = _explain(Console(), *_opened(file, target, sglang, patch), third)
     raise typer.Exit(0 if agrees else 1)
 
 
@@ -255,18 +276,29 @@ def sanitize_gpu(
     raise typer.Exit(0 if clean else 1)
 
 
-def _explain(console: Console, found: Reproducer, target: Target, reference: Target | None) -> bool:
+def _explain(
+    console: Console,
+    found: Reproducer,
+    target: Target,
+    reference: Target | None,
+    third: str | None = None,
+) -> bool:
     """Print where the two sides part and who stands alone; whether they agree."""
     verdict = judge(found.case, target, reference)
     console.print(verdict_text(found.case, verdict), highlight=False)
     if not verdict.agrees:
-        console.print(who_stands_alone(found.case, target, reference), highlight=False)
+        asked = None if third is None else load_other(third, target.contract)
+        console.print(who_stands_alone(found.case, target, reference, asked), highlight=False)
     return verdict.agrees
 
 
-def _opened(file: Path, target: str) -> tuple[Reproducer, Target, Target | None]:
+def _opened(
+    file: Path, target: str, sglang: Path | None = None, patch: Path | None = None
+) -> tuple[Reproducer, Target, Target | None]:
     found = read_reproducer(file)
-    return found, load_target(target or found.target), load_reference(found.reference)
+    name, other = sglang_names(target or found.target, found.reference, sglang, patch)
+    chosen = load_target(name)
+    return found, chosen, load_reference(other, chosen.contract)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from kv_canary_fuzz.reference import validation
+from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
 from kv_canary_fuzz.reference.types import (
     VerifyLaunch,
     VerifyOrWriteContext,
@@ -118,9 +119,9 @@ def load_library(path: Path) -> Library:
 class EmulatedKernels:
     """A target: the two launchers of one build, and how its grids are run.
 
-    ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks`` and
-    ``schedule_seed`` (the order of blocks, warps and threads; 0 is the natural one) may be set
-    between launches.
+    ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks``,
+    ``schedule_seed`` (the order of blocks, warps and threads; 0 is the natural one) and
+    ``contract`` (the revision whose refusals hold) may be set between launches.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class EmulatedKernels:
         self.block_threads = block_threads
         self.max_blocks = max_blocks
         self.schedule_seed = 0
+        self.contract: Contract = DOCUMENTED
         self._library = library
 
     def launch_canary_write_kernel(
@@ -156,7 +158,7 @@ class EmulatedKernels:
             expected_input_tokens=expected_input_tokens,
             expected_input_positions=expected_input_positions,
         )
-        validation.check_write(launch, max_sources=self.max_sources)
+        validation.check_write(launch, max_sources=self.max_sources, contract=self.contract)
         self._launch(context, abi.pack_write(launch, self.max_sources))
 
     def launch_canary_verify_kernel(
@@ -166,7 +168,7 @@ class EmulatedKernels:
         launch = VerifyLaunch(
             context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
         )
-        validation.check_verify(launch, max_sources=self.max_sources)
+        validation.check_verify(launch, max_sources=self.max_sources, contract=self.contract)
         self._launch(context, abi.pack_verify(launch, self.max_sources))
 
     def take_blocks(self) -> frozenset[int]:
