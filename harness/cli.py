@@ -39,7 +39,7 @@ from .cli_kept import corpus_app, ledger_app
 from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
-from .gpu_sanitizers import CASES, SanitizerMissing, check_kernels
+from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
@@ -275,11 +275,12 @@ def mutants(
 @app.command("sanitize-gpu")
 def sanitize_gpu(
     cases: Annotated[int, typer.Option(min=1, help="Cases for each tool.")] = CASES,
+    tool: Annotated[list[Tool] | None, typer.Option(help="A tool; all three if absent.")] = None,
 ) -> None:
     """Run the CUDA kernels under compute-sanitizer; exit status 1 where a tool reports anything."""
     clean = True
-    for tool, report in check_kernels(cases):
-        typer.echo(f"{tool}: {report or f'clean over {cases} cases'}")
+    for name, report in check_kernels(cases, tool or tuple(Tool)):
+        typer.echo(f"{name}: {report or f'clean over {cases} cases'}")
         clean = clean and not report
     raise typer.Exit(0 if clean else 1)
 
