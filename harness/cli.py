@@ -84,6 +84,12 @@ def run(
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="File with the known findings.")] = None,
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage", help="Say which lines and branches of the CUDA source are reached."
+        ),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
@@ -100,6 +106,7 @@ def run(
         shrink_seconds=shrink_seconds,
         corpus=corpus,
         ledger=ledger,
+        coverage=coverage,
     )
     folder = out or default_folder(settings.seed)
     summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)

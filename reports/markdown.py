@@ -6,6 +6,8 @@ import re
 
 from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
 
+from .source_text import place_text, share_text
+
 
 def markdown(summary: Summary) -> str:
     """A heading, what was found and how to replay it, and what was covered."""
@@ -30,6 +32,9 @@ def markdown(summary: Summary) -> str:
             lines += [f"Fixed: {_code(note.signature)} no longer happens.", ""]
     if summary.never_met:
         lines += [f"Features never met: {', '.join(map(_code, summary.never_met))}", ""]
+    if summary.source is not None:
+        lines += [f"CUDA source: {share_text(summary.source.total)}", ""]
+        lines += [f"- not reached: {_code(place_text(m))}" for m in summary.source.unreached]
     return "\n".join(lines)
 
 

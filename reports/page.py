@@ -17,6 +17,7 @@ from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
 
 from .case_text import case_text
 from .drawing import MapDrawing, draw_map, draw_matrix, group_differs
+from .source_text import place_text, share_text
 from .throughput import draw_throughput
 
 WIDE, NARROW = 760, 340
@@ -94,6 +95,8 @@ def _environment() -> jinja2.Environment:
         "same_groups": _same_groups,
         "case_words": _case_words,
         "file_text": _file_text,
+        "share": share_text,
+        "place": place_text,
         "number": lambda value: f"{value:,.0f}",
     }
     return environment

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
 
+from .source_text import source_lines
+
 
 def summary_lines(summary: Summary, folder: str) -> list[str]:
     """What ran, what was found, how to replay it, and what was never generated."""
@@ -19,6 +21,8 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         lines.append(f"features never met: {', '.join(summary.never_met)}")
     else:
         lines.append(f"all {len(summary.features)} features met")
+    if summary.source is not None:
+        lines += source_lines(summary.source)
     if summary.findings:
         lines.append(f"{_count_text(summary)}:")
         for finding in summary.findings:

@@ -20,6 +20,7 @@ from .finish import finish
 from .profiles import prepared
 from .run_folder import RunFolder
 from .settings import DomainName, Settings
+from .source_coverage import counting
 from .summary import Summary
 
 
@@ -31,9 +32,16 @@ def run_campaign(
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
     a TargetError before any worker starts; the same for the corpus and the ledger.
     """
+    folder = RunFolder(root)
+    with counting(folder.source_counts if settings.coverage else None):
+        return _run_campaign(settings, folder, workers, console, verbose)
+
+
+def _run_campaign(
+    settings: Settings, folder: RunFolder, workers: int, console: Console, verbose: bool
+) -> Summary:
     settings = settled(settings)
     load_reference(settings.reference)
-    folder = RunFolder(root)
     settings = prepared(settings, folder)
 
     def say(line: str) -> None:
@@ -43,12 +51,12 @@ def run_campaign(
         if verbose or not line.startswith("written"):
             say(line)
 
-    say(f"seed {settings.seed}, run folder {root}")
+    say(f"seed {settings.seed}, run folder {folder.root}")
     with live_line(console, Live(settings), say if verbose else None) as show:
         tally = run_crew(settings, folder, workers, show=show)
     summary = finish(settings, folder, tally, tell=tell)
     publish(folder, summary)
-    for line in summary_lines(summary, str(root)):
+    for line in summary_lines(summary, str(folder.root)):
         say(line)
     return summary
 

@@ -31,6 +31,7 @@ from .coverage import pair_matrix, unpack
 from .run_folder import RunFolder
 from .settings import Settings
 from .shard import UNSTEADY
+from .source_coverage import read_source_coverage
 from .summary import CorpusUse, Finding, LedgerNote, Summary, write_summary
 from .tally import Tally
 from .timing import timing_of
@@ -82,6 +83,7 @@ def finish(
         findings=tuple(findings),
         ledger=notes,
         corpus=_grow_corpus(settings, source, tally),
+        source=read_source_coverage(folder.source_counts) if settings.coverage else None,
         versions=versions(),
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),

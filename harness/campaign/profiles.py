@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..atomic_file import write_atomically
 from ..findings.ledger import read_ledger
+from ..targets.builtin import countable_target
 from .corpus import read_corpus
 from .run_folder import RunFolder
 from .settings import DomainName, Settings
@@ -49,8 +50,12 @@ def settings_for(
     shrink_seconds: float = 60.0,
     corpus: Path | None = None,
     ledger: Path | None = None,
+    coverage: bool = False,
 ) -> Settings:
-    """The settings of a profile, with whatever was given in place of its own."""
+    """The settings of a profile, with whatever was given in place of its own.
+
+    Raises TargetError where coverage is asked for and the target cannot give it.
+    """
     bounded = cases is not None or seconds is not None
     if profile is Profile.PULL_REQUEST and not bounded:
         cases = PULL_REQUEST_CASES
@@ -60,7 +65,7 @@ def settings_for(
     if profile is Profile.NIGHTLY:
         corpus, ledger = corpus or CORPUS, ledger or LEDGER
     return Settings(
-        target=target or "auto",
+        target=countable_target(target or "auto") if coverage else target or "auto",
         reference=reference,
         domain=domain,
         seed=fresh_seed() if seed is None else seed,
@@ -69,6 +74,7 @@ def settings_for(
         shrink_seconds=shrink_seconds,
         corpus=None if corpus is None else str(corpus),
         ledger=None if ledger is None else str(ledger),
+        coverage=coverage,
     )
 
 

@@ -24,7 +24,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins.
     ``batch`` cases are run together. ``shrink_seconds`` bounds the shrinking of each finding.
     ``replayed`` cases of the folder ``corpus`` are run first, under the indices below 0, and new
-    ones are added to it. ``ledger`` is the file that says which findings are known.
+    ones are added to it. ``ledger`` is the file that says which findings are known. ``coverage``
+    asks for the lines and branches of the CUDA source that are reached.
     """
 
     target: str
@@ -38,6 +39,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     corpus: str | None = None
     replayed: int = 0
     ledger: str | None = None
+    coverage: bool = False
 
     def batch_of(self, index: int) -> int:
         """The number of the batch that starts with case ``index``; batches count from 0."""

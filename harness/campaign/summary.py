@@ -13,6 +13,7 @@ from ..explaining.explanation import Explanation
 from ..findings.reproducer import Reproducer
 from .coverage import PairMatrix
 from .settings import Settings
+from .source_coverage import SourceCoverage
 
 FORMAT: Final = "kv-canary-fuzz run"
 VERSION: Final = 1
@@ -99,6 +100,7 @@ class CorpusUse(Struct, frozen=True):
 class Summary(Struct, frozen=True, kw_only=True):
     """A campaign from its settings to its findings: all that the report shows.
 
+    ``source`` is there where coverage was asked for.
     ``target`` is the one that ran, where the settings say ``auto``, and ``device`` is where its
     tensors were. ``never_met`` names features of the domain that no case had. ``interrupted`` says
     that it ended before it was done.
@@ -116,6 +118,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     ledger: tuple[LedgerNote, ...] = ()
     corpus: CorpusUse | None = None
+    source: SourceCoverage | None = None
     versions: dict[str, str]
     interrupted: bool = False
     timing: Timing

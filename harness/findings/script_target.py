@@ -35,4 +35,4 @@ def target_lines(target: Target, schedule: int) -> list[str]:
 
 
 def _scheduled(schedule: int) -> list[str]:
-    return [f"target.schedule_seed = {schedule}"] if schedule else []
+    return [f"target.set_schedule({schedule})"] if schedule else []

@@ -7,6 +7,7 @@ started, and handed to xdist's workers, so that all of them collect and run the 
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
 from ..campaign.settings import DomainName
+from ..campaign.source_coverage import counting
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
@@ -53,6 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what holds where nothing else is said (default: pull-request)",
     )
     group.addoption("--kv-corpus", type=Path, help="corpus: replayed first, and added to")
+    group.addoption(
+        "--kv-coverage",
+        action="store_true",
+        help="say which lines and branches of the CUDA source are reached (target emulated)",
+    )
     group.addoption("--kv-ledger", type=Path, help="file with the findings that are known")
 
 
@@ -60,14 +67,25 @@ def pytest_configure(config: pytest.Config) -> None:
     workerinput = getattr(config, "workerinput", None)
     if workerinput is not None:
         config.stash[PLAN] = msgspec.json.decode(workerinput["kv_canary"], type=CampaignPlan)
+        _count(config, fresh=False)
         return
     try:
         config.stash[PLAN] = CampaignPlan.of(config.option)
+        _count(config, fresh=True)
         if config.option.kv_target:
             load_target(config.option.kv_target)
         load_reference(config.option.kv_reference)
     except (TargetError, CorpusError, LedgerError, ReproducerError) as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def _count(config: pytest.Config, *, fresh: bool) -> None:
+    """Until the session ends, emulated targets count what they reach, where that is asked for."""
+    plan = config.stash[PLAN]
+    stack = ExitStack()
+    config.add_cleanup(stack.close)
+    folder = plan.folder.source_counts if plan.settings.coverage else None
+    stack.enter_context(counting(folder, fresh=fresh))
 
 
 @pytest.hookimpl(optionalhook=True)

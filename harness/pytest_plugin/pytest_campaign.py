@@ -55,6 +55,7 @@ class CampaignPlan(Struct, frozen=True):
             shrink_seconds=option.kv_shrink_seconds,
             corpus=option.kv_corpus,
             ledger=option.kv_ledger,
+            coverage=option.kv_coverage,
         )
         root = Path(option.kv_out or default_folder(settings.seed)).absolute()
         return cls(prepared(settings, RunFolder(root)), str(root))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.strategies.classify import Domain
@@ -15,11 +18,22 @@ if TYPE_CHECKING:
 
 PLANTED_PREFIX = "planted:"
 
+COVERAGE_FOLDER = "KV_CANARY_FUZZ_COVERAGE"
+"""The environment variable that names the folder into which emulated targets count."""
+
 
 def _emulated() -> Target:
-    from kv_canary_fuzz.kernels import emulated
+    from kv_canary_fuzz.kernels import counted, emulated
 
-    return _emulated_target("emulated", emulated.build)
+    counts = _counts()
+    return _emulated_target(
+        "emulated", emulated.build if counts is None else partial(counted.build, counts)
+    )
+
+
+def _counts() -> Path | None:
+    folder = os.environ.get(COVERAGE_FOLDER)
+    return Path(folder) if folder else None
 
 
 def _planted(name: str) -> Target:
@@ -28,16 +42,13 @@ def _planted(name: str) -> Target:
     known = [bug.name for bug in planted_bugs()]
     if name not in known:
         raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
-    return _emulated_target(PLANTED_PREFIX + name, lambda: planted.build_planted(name))
+    return _emulated_target(
+        PLANTED_PREFIX + name, partial(planted.build_planted, name, counts=_counts())
+    )
 
 
 def _emulated_target(name: str, build: Callable[[], Any]) -> Target:
-    kernels = _built(build)
-
-    def set_schedule(seed: int) -> None:
-        kernels.schedule_seed = seed
-
-    return replace(target_of(name, kernels), set_schedule=set_schedule)
+    return target_of(name, _built(build))
 
 
 def _cuda() -> Target:
@@ -52,7 +63,7 @@ def _built(build: Callable[[], Any]) -> Any:
 
     try:
         return build()
-    except (errors.CompilerMissing, errors.CompileError, errors.GpuUnavailable) as error:
+    except errors.UNAVAILABLE as error:
         raise TargetError(str(error)) from error
 
 
@@ -106,6 +117,30 @@ def planted_bugs() -> tuple[PlantedBug, ...]:
     return planted.planted_bugs()
 
 
+def load_line_counts(folder: Path) -> Mapping[str, Sequence[tuple[str, int, int, tuple[int, ...]]]]:
+    """Of each kernel its lines as (file, line, count, counts of its branches), counted there.
+
+    Raises TargetError where they cannot be read.
+    """
+    from kv_canary_fuzz.kernels import counted
+
+    counts: Mapping[str, Sequence[tuple[str, int, int, tuple[int, ...]]]]
+    counts = _built(partial(counted.read_folder, folder))
+    return counts
+
+
+def countable_target(name: str) -> str:
+    """The target that counts what it reaches where ``name`` is asked for. Raises TargetError."""
+    if name in ("auto", "emulated"):
+        return "emulated"
+    if name.startswith(PLANTED_PREFIX):
+        return name
+    raise TargetError(
+        f"coverage of the CUDA source is counted where it runs on the CPU, not on {name!r}: "
+        f"take the target emulated or {PLANTED_PREFIX}BUG"
+    )
+
+
 def load_limits() -> Any:
     """The kernels that bound the others' speed: ``nothing()`` and ``mix_chain(tokens)``.
 
@@ -145,8 +180,18 @@ def load_target(name: str) -> Target:
 
 
 def load_reference(name: str) -> Target | None:
-    """The target to compare with; None for ``torch``, which the harness runs in batches."""
-    return None if name == "torch" else load_target(name)
+    """The target to compare with; None for ``torch``, which the harness runs in batches.
+
+    It does not count what it reaches: that is asked of the target.
+    """
+    if name == "torch":
+        return None
+    counts = os.environ.pop(COVERAGE_FOLDER, None)
+    try:
+        return load_target(name)
+    finally:
+        if counts is not None:
+            os.environ[COVERAGE_FOLDER] = counts
 
 
 def auto_target() -> Target:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -37,8 +35,8 @@ EIGHTH_HASH = Patch("chain_group.cuh", "HASH_STEP = 4", "HASH_STEP = 8")
 LONGER_ALONE = Patch("chain.cuh", "ALONE_ENTRIES = 16", "ALONE_ENTRIES = 80")
 ALWAYS_STAGED = Patch(
     "fold.cuh",
-    "const bool spread = few && !canary.short_folds;",
-    "const bool spread = few && false;",
+    "const bool spread = (slots << canary.source_shift) <= warps * WARP_LANES;",
+    "const bool spread = false;",
 )
 
 VARIANTS = {
@@ -58,12 +56,8 @@ VARIANTS = {
 def test_a_correct_variant_stays_clean(name: str) -> None:
     torch.set_num_threads(1)
     patches, block_threads, max_blocks = VARIANTS[name]
-    kernels = emulated.build(patches=patches, block_threads=block_threads, max_blocks=max_blocks)
-
-    def set_schedule(seed: int) -> None:
-        kernels.schedule_seed = seed
-
-    fuzzer = Fuzzer(replace(target_of(name, kernels), set_schedule=set_schedule))
+    geometry = emulated.Geometry(block_threads, max_blocks)
+    fuzzer = Fuzzer(target_of(name, emulated.build(patches=patches, geometry=geometry)))
     for first in range(0, CASES, BATCH):
         cases = fuzzer.generate(11, range(first, first + BATCH), "all")
         assert fuzzer.failing(cases) == []
