@@ -11,6 +11,7 @@ from msgspec import Struct
 from ..atomic_file import write_atomically
 from ..explaining.explanation import Explanation
 from ..findings.reproducer import Reproducer
+from .confidence import Bounds
 from .coverage import PairMatrix
 from .settings import Settings
 from .source_coverage import SourceCoverage
@@ -102,7 +103,9 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     ``source`` is there where coverage was asked for.
     ``target`` is the one that ran, where the settings say ``auto``, and ``device`` is where its
-    tensors were. ``never_met`` names features of the domain that no case had. ``interrupted`` says
+    tensors were. ``never_met`` names features of the domain that no case had, ``never_together``
+    those that others were never with, each pair once. ``bounds`` says how rarely cases fail, where
+    nothing was found, and counts generated cases alone. ``interrupted`` says
     that it ended before it was done.
     """
 
@@ -115,6 +118,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     features: dict[str, int]
     never_met: tuple[str, ...]
     pairs: PairMatrix
+    never_together: dict[str, tuple[str, ...]]
+    bounds: Bounds | None
     findings: tuple[Finding, ...]
     ledger: tuple[LedgerNote, ...] = ()
     corpus: CorpusUse | None = None
