@@ -22,7 +22,8 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 from .bench.gpu_bench import BenchError
 from .bench.gpu_report import report_gpu_bench
 from .bench.stages import fast_path, reference_speed
-from .board import SEEDS, BoardError, board_json, known_bugs, run_board
+from .board.board import SEEDS, board_json, known_bugs, run_board
+from .board.hunters import BoardError
 from .campaign.campaign import default_folder, run_campaign, usable_cores
 from .campaign.corpus import CorpusError
 from .campaign.finish import shrink_to_file
