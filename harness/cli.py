@@ -24,16 +24,22 @@ from .bench.gpu_report import report_gpu_bench
 from .bench.stages import fast_path, reference_speed
 from .board.board import SEEDS, board_json, known_bugs, run_board
 from .board.hunters import BoardError
-from .campaign.campaign import default_folder, run_campaign, usable_cores
+from .campaign.campaign import (
+    default_folder,
+    run_campaign,
+    usable_cores,
+    usual_workers,
+)
 from .campaign.corpus import CorpusError
 from .campaign.finish import shrink_to_file
 from .campaign.profiles import Profile, settings_for
 from .campaign.run_folder import RunFolder
-from .campaign.settings import DomainName
+from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from .gpu_sanitizers import CASES, SanitizerMissing, check_kernels
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
 from .targets.builtin import BUILTIN, load_reference, load_target
@@ -47,6 +53,8 @@ CALLERS_ERRORS = (
     LedgerError,
     ReproducerError,
     RunError,
+    SanitizerMissing,
+    SettingsError,
     TargetError,
 )
 
@@ -56,6 +64,9 @@ app = typer.Typer(
 
 TargetOption = Annotated[
     str, typer.Option(help="A built-in target, planted:BUG, or a module's dotted name.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Processes; one per core if absent, at most 10 per GPU.")
 ]
 FileArgument = Annotated[Path, typer.Argument(help="A reproducer, *.kvcase.json.")]
 ReplayTarget = Annotated[
@@ -80,7 +91,7 @@ def run(
     seconds: Annotated[float | None, typer.Option(help="End after this time.")] = None,
     cases: Annotated[int | None, typer.Option(help="End after this many cases.")] = None,
     seed: Annotated[int | None, typer.Option(help="The campaign's seed; fresh if absent.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    workers: WorkersOption = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
@@ -110,7 +121,8 @@ def run(
         coverage=coverage,
     )
     folder = out or default_folder(settings.seed)
-    summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)
+    workers = workers or usual_workers(settings.target)
+    summary = run_campaign(settings, folder, workers, Console(), verbose=verbose)
     raise typer.Exit(1 if summary.failing else 0)
 
 
@@ -162,7 +174,7 @@ def shrink(
 def bench(
     target: TargetOption = "emulated",
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
-    batches: Annotated[int, typer.Option(help="Batches of 128 cases.")] = 60,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of 128 cases.")] = 60,
     shuffled: Annotated[bool, typer.Option(help="On a GPU: slots in random order.")] = False,
     json: Annotated[Path | None, typer.Option(help="On a GPU: a file for the figures.")] = None,
 ) -> None:
@@ -215,7 +227,7 @@ def targets() -> None:
 def mutants(
     only: Annotated[list[str] | None, typer.Option(help="A bug's name or a kind of bugs.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Campaign seeds, from 1 on.")] = len(SEEDS),
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if absent.")] = None,
+    workers: WorkersOption = None,
     json: Annotated[Path | None, typer.Option(help="A file for the figures.")] = None,
 ) -> None:
     """Hunt every planted bug; exit status 1 where a seed did not find one."""
@@ -238,6 +250,18 @@ def mutants(
     raise typer.Exit(0 if all(standing.found for standing in standings) else 1)
 
 
+@app.command("sanitize-gpu")
+def sanitize_gpu(
+    cases: Annotated[int, typer.Option(min=1, help="Cases for each tool.")] = CASES,
+) -> None:
+    """Run the CUDA kernels under compute-sanitizer; exit status 1 where a tool reports anything."""
+    clean = True
+    for tool, report in check_kernels(cases):
+        typer.echo(f"{tool}: {report or f'clean over {cases} cases'}")
+        clean = clean and not report
+    raise typer.Exit(0 if clean else 1)
+
+
 def _explain(console: Console, found: Reproducer, target: Target, reference: Target | None) -> bool:
     """Print where the two sides part and who stands alone; whether they agree."""
     verdict = judge(found.case, target, reference)
@@ -258,4 +282,9 @@ def main() -> None:
         app()
     except CALLERS_ERRORS as error:
         print(error, file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(USAGE_ERROR)

@@ -10,6 +10,7 @@ import typer
 
 from kv_canary_fuzz.strategies.prng import case_at
 
+from .campaign.blocks import block_trace
 from .campaign.corpus import add_to_corpus, minimise, read_corpus
 from .campaign.profiles import CORPUS, LEDGER
 from .campaign.settings import DomainName
@@ -28,10 +29,11 @@ def init(
     cases: Annotated[int, typer.Option(help="Generated cases to choose from.")] = 4000,
     seed: Annotated[int, typer.Option(help="Their seed.")] = 1,
 ) -> None:
-    """Make a corpus of generated cases that together meet as many pairs of features as they do."""
+    """Make a corpus of generated cases that reach what all of those do."""
     made = (case_at(seed, index, DomainName.ALL) for index in range(cases))
-    add_to_corpus(folder, made)
-    _, kept = minimise(folder)
+    blocks_of = block_trace()
+    add_to_corpus(folder, made, blocks_of)
+    _, kept = minimise(folder, blocks_of)
     typer.echo(f"{folder}: {kept:,} cases")
 
 
@@ -43,8 +45,11 @@ def merge(
         bool, typer.Option("--minimize", help="Then delete what the rest makes needless.")
     ] = False,
 ) -> None:
-    """Add those cases of other corpora that meet a pair of features which this one does not."""
-    added = sum(len(add_to_corpus(folder, read_corpus(other).values())) for other in others)
+    """Add those cases of other corpora that reach a pair of features or a block anew."""
+    blocks_of = block_trace()
+    added = sum(
+        len(add_to_corpus(folder, read_corpus(other).values(), blocks_of)) for other in others
+    )
     typer.echo(f"{folder}: {added:,} cases added")
     if smallest:
         minimize(folder)
@@ -52,8 +57,8 @@ def merge(
 
 @corpus_app.command()
 def minimize(folder: FolderArgument = CORPUS) -> None:
-    """Delete the cases that the others make needless; all pairs of features stay."""
-    before, after = minimise(folder)
+    """Delete the cases that the others make needless; all pairs and basic blocks stay."""
+    before, after = minimise(folder, block_trace())
     typer.echo(f"{folder}: {before:,} cases before, {after:,} after")
 
 

@@ -33,6 +33,7 @@ class Live:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._began: float | None = None
+        self._ended: float | None = None
         self._known: set[str] = set()
 
     def read(self, tally: Tally, complete: bool) -> tuple[float, str]:
@@ -41,7 +42,9 @@ class Live:
             self._began = monotonic()
         if self._began is None:
             return 0.0, "starting workers"
-        elapsed = max(monotonic() - self._began, 1e-3)
+        if self._ended is None and self._is_last(tally.cases):
+            self._ended = monotonic()
+        elapsed = max((self._ended or monotonic()) - self._began, 1e-3)
         done, left = self._progress(elapsed, tally.cases)
         parts = (
             f"{tally.cases:,} cases",
@@ -57,6 +60,10 @@ class Live:
         fresh = [signature for signature in tally.findings if signature not in self._known]
         self._known.update(fresh)
         return [f"found {s}, case {tally.findings[s].first_index}" for s in fresh]
+
+    def _is_last(self, cases: int) -> bool:
+        settings = self._settings
+        return settings.cases is not None and cases >= settings.cases + settings.replayed
 
     def _progress(self, elapsed: float, cases: int) -> tuple[float, str]:
         settings = self._settings
@@ -108,18 +115,20 @@ def live_line(console: Console, live: Live, say: Say | None = None) -> Iterator[
 
 
 class PlainLines:
-    """Lines for where there is no terminal, not too many of them."""
+    """Lines for where there is no terminal: not too many, and none twice in a row."""
 
     def __init__(self, live: Live, say: Say, seconds: float = PLAIN_SECONDS) -> None:
         self._live = live
         self._say = say
         self._seconds = seconds
         self._printed = monotonic()
+        self._text = ""
 
     def __call__(self, tally: Tally, complete: bool, /) -> None:
         _, text = self._live.read(tally, complete)
-        if monotonic() - self._printed >= self._seconds:
+        if monotonic() - self._printed >= self._seconds and text != self._text:
             self._printed = monotonic()
+            self._text = text
             self._say(text)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
 
 from .coverage_text import bounds_line, pairs_line
 from .source_text import source_lines
+
+MOST_NAMES = 12
 
 
 def summary_lines(summary: Summary, folder: str) -> list[str]:
@@ -19,7 +23,7 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         use = summary.corpus
         lines.append(f"corpus {use.folder}: {use.replayed:,} replayed, {use.added:,} added")
     if summary.never_met:
-        lines.append(f"features never met: {', '.join(summary.never_met)}")
+        lines.append(f"features never met: {_names(summary.never_met)}")
     else:
         lines.append(f"all {len(summary.features)} features met")
     if summary.never_together:
@@ -36,6 +40,12 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         f"{note.outcome}: {note.signature}" for note in summary.ledger if note.outcome != "met"
     ]
     return [*lines, f"report: {folder}/report.html", f"run folder: {folder}"]
+
+
+def _names(names: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _count_text(summary: Summary) -> str:

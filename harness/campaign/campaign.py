@@ -14,6 +14,7 @@ from kv_canary_fuzz.reports.publish import publish
 from kv_canary_fuzz.reports.summary_text import summary_lines
 
 from ..targets.builtin import load_reference, load_target
+from ..targets.devices import most_workers
 from ..targets.target import CLAIMABLE
 from .crew import run_crew
 from .finish import finish
@@ -30,7 +31,8 @@ def run_campaign(
     """Run ``settings`` on ``workers`` processes and print the summary on ``console``.
 
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
-    a TargetError before any worker starts; the same for the corpus and the ledger.
+    a TargetError before any worker starts; the same for the corpus and the ledger. Raises OSError
+    where the run's folder cannot be made.
     """
     folder = RunFolder(root)
     with counting(folder.source_counts if settings.coverage else None):
@@ -43,6 +45,7 @@ def _run_campaign(
     settings = settled(settings)
     load_reference(settings.reference)
     settings = prepared(settings, folder)
+    folder.root.mkdir(parents=True, exist_ok=True)
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -53,7 +56,7 @@ def _run_campaign(
 
     say(f"seed {settings.seed}, run folder {folder.root}")
     with live_line(console, Live(settings), say if verbose else None) as show:
-        tally = run_crew(settings, folder, workers, show=show)
+        tally = run_crew(settings, folder, min(workers, settings.batches), show=show)
     summary = finish(settings, folder, tally, tell=tell)
     publish(folder, summary)
     for line in summary_lines(summary, str(folder.root)):
@@ -80,6 +83,12 @@ def default_folder(seed: int) -> Path:
         folder = base / f"{stem}-{number}"
         number += 1
     return folder
+
+
+def usual_workers(target: str) -> int:
+    """One for each core, but no more than the target's GPUs bear. Raises TargetError."""
+    most = most_workers(load_target(target))
+    return usable_cores() if most is None else min(usable_cores(), most)
 
 
 def usable_cores() -> int:

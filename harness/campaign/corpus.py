@@ -1,4 +1,4 @@
-"""The corpus: cases that first reached a pair of features, kept from run to run.
+"""The corpus: cases that first reached a pair of features or a basic block, kept from run to run.
 
 A corpus is a folder of reproducers without a signature, each named by a hash of its case, so that
 folders of several workers or runs are merged by copying. ``pytest FOLDER`` replays one.
@@ -13,14 +13,16 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from kv_canary_fuzz.strategies.case import Case
 
 from ..findings.reproducer import Reproducer, read_reproducer, write_reproducer
-from .coverage import Coverage, incidence, present_features
+from .blocks import BlocksOf
+from .coverage import NAMES, present_features
 from .run_folder import CASE_SUFFIX
 
-NOTE = "kept in the corpus: first to reach a pair of features"
+NOTE = "kept in the corpus: first to reach a pair of features or a basic block"
 
 
 class CorpusError(Exception):
@@ -45,17 +47,36 @@ def read_corpus(folder: Path) -> dict[Path, Case]:
     return {path: read_reproducer(path).case for path in paths}
 
 
-def add_to_corpus(folder: Path, cases: Iterable[Case]) -> list[Path]:
-    """Write those of ``cases`` that meet a pair which the corpus, and those before, do not.
+Items = npt.NDArray[np.intp]
+"""What one case reaches, as numbers: pairs of its features, then basic blocks of the kernels."""
+
+
+def items_of(case: Case, blocks_of: BlocksOf) -> Items:
+    """All that a case reaches, each once."""
+    present = present_features(case)
+    rows, columns = np.triu_indices(len(present))
+    pairs = present[rows] * len(NAMES) + present[columns]
+    blocks = np.array(sorted(blocks_of(case)), np.intp) + len(NAMES) ** 2
+    return np.concatenate([pairs, blocks])
+
+
+def add_to_corpus(folder: Path, cases: Iterable[Case], blocks_of: BlocksOf) -> list[Path]:
+    """Write those of ``cases`` that reach what the corpus, and those before, do not.
 
     The folder is made where it is missing. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     known = read_corpus(folder) if any(folder.glob(f"*{CASE_SUFFIX}")) else {}
-    coverage = Coverage()
+    met: set[int] = set()
     for case in known.values():
-        coverage.reach(present_features(case))
-    return [_write(folder, case) for case in cases if coverage.reach(present_features(case))]
+        met.update(items_of(case, blocks_of).tolist())
+    added = []
+    for case in cases:
+        new = set(items_of(case, blocks_of).tolist()) - met
+        if new:
+            met |= new
+            added.append(_write(folder, case))
+    return added
 
 
 def _write(folder: Path, case: Case) -> Path:
@@ -66,51 +87,49 @@ def _write(folder: Path, case: Case) -> Path:
     return path
 
 
-def minimise(folder: Path) -> tuple[int, int]:
-    """Delete cases that the others make needless; how many there were, and how many stay.
-
-    The smallest set is sought greedily: the case with the most pairs that are still missing comes
-    next, of equals the smallest file; at the end each case that is needed for nothing goes.
-    """
+def minimise(folder: Path, blocks_of: BlocksOf) -> tuple[int, int]:
+    """Delete cases that the others make needless; how many there were, and how many stay."""
     cases = read_corpus(folder)
     paths = list(cases)
-    chosen = set(smallest_cover([*cases.values()], [path.stat().st_size for path in paths]))
+    items = [items_of(case, blocks_of) for case in cases.values()]
+    chosen = set(smallest_cover(items, [path.stat().st_size for path in paths]))
     for number, path in enumerate(paths):
         if number not in chosen:
             path.unlink()
     return len(paths), len(chosen)
 
 
-def smallest_cover(cases: Sequence[Case], sizes: Sequence[int]) -> list[int]:
-    """Indices of a small set of ``cases`` that meets every pair which all of them meet."""
-    marks = incidence(cases).astype(bool)
-    present = [np.flatnonzero(row) for row in marks]
-    missing = (marks.astype(np.float32).T @ marks.astype(np.float32)) > 0
+def smallest_cover(items: Sequence[Items], sizes: Sequence[int]) -> list[int]:
+    """Indices of a small set of cases that reaches every item which all of them reach.
+
+    It is sought greedily: the case with the most items that are still missing comes next, of
+    equals the smallest; at the end each case that is needed for nothing goes.
+    """
+    counts = np.bincount(np.concatenate(items))
+    missing = counts > 0
     chosen: list[int] = []
-    queue = [(-(len(row) ** 2), sizes[number], number) for number, row in enumerate(present)]
+    queue = [(-len(each), sizes[number], number) for number, each in enumerate(items)]
     heapq.heapify(queue)
     while missing.any():
         _, size, number = heapq.heappop(queue)
-        block = np.ix_(present[number], present[number])
-        gain = (-int(missing[block].sum()), size, number)
-        if queue and gain > queue[0]:  # what others met since was counted: ask again later
+        gain = (-int(missing[items[number]].sum()), size, number)
+        if queue and gain > queue[0]:  # what others reached since was counted: ask again later
             heapq.heappush(queue, gain)
             continue
-        missing[block] = False
+        missing[items[number]] = False
         chosen.append(number)
-    return sorted(_without_needless(chosen, present, len(missing)))
+    return sorted(_without_needless(chosen, items, len(counts)))
 
 
-def _without_needless(chosen: list[int], present: list[np.ndarray], size: int) -> list[int]:
-    """``chosen`` without those whose every pair is met by others, the first chosen asked first."""
-    counts = np.zeros((size, size), np.int64)
+def _without_needless(chosen: list[int], items: Sequence[Items], size: int) -> list[int]:
+    """``chosen`` without those whose every item is reached by others, the first asked first."""
+    counts = np.zeros(size, np.int64)
     for number in chosen:
-        counts[np.ix_(present[number], present[number])] += 1
+        counts[items[number]] += 1
     kept = []
     for number in chosen:
-        block = np.ix_(present[number], present[number])
-        if (counts[block] > 1).all():
-            counts[block] -= 1
+        if (counts[items[number]] > 1).all():
+            counts[items[number]] -= 1
         else:
             kept.append(number)
     return kept

@@ -25,7 +25,8 @@ from ..findings.standing import ledger_notes, standing_of
 from ..judging.opinion import who_stands_alone
 from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.builtin import load_reference, load_target
-from ..targets.target import Target
+from ..targets.target import Target, TargetError
+from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .confidence import Bounds, failure_bounds
 from .corpus import add_to_corpus
@@ -39,6 +40,9 @@ from .tally import Tally
 from .timing import timing_of
 
 Tell = Callable[[str], None]
+
+MOST_TRACED = 5000
+"""So many cases of a campaign are looked at for basic blocks that the corpus does not reach."""
 
 
 def finish(
@@ -86,7 +90,7 @@ def finish(
         bounds=None if tally.findings else _bounds(settings, source, tally),
         findings=tuple(findings),
         ledger=notes,
-        corpus=_grow_corpus(settings, source, tally),
+        corpus=_grow_corpus(settings, source, tally, tell),
         source=read_source_coverage(folder.source_counts) if settings.coverage else None,
         versions=versions(),
         interrupted=tally.interrupted,
@@ -110,13 +114,28 @@ def _bounds(settings: Settings, source: CaseSource, tally: Tally) -> Bounds | No
     return failure_bounds(tally.cases - settings.replayed, drawn)
 
 
-def _grow_corpus(settings: Settings, source: CaseSource, tally: Tally) -> CorpusUse | None:
-    """Add generated cases that met a new pair first; independent of how workers shared them."""
+def _grow_corpus(
+    settings: Settings, source: CaseSource, tally: Tally, tell: Tell
+) -> CorpusUse | None:
+    """Add generated cases that met a pair or a basic block first.
+
+    Candidates are those that met a new pair in their worker, and the first of the campaign.
+    """
     if settings.corpus is None:
         return None
-    reached = sorted(index for index in tally.reached if index >= 0)
-    added = add_to_corpus(Path(settings.corpus), (source.at(index) for index in reached))
+    reached = {index for index in tally.reached if index >= 0}
+    reached.update(range(min(tally.cases - settings.replayed, MOST_TRACED)))
+    made = (source.at(index) for index in sorted(reached))
+    added = add_to_corpus(Path(settings.corpus), made, _blocks_of(tell))
     return CorpusUse(settings.corpus, settings.replayed, len(added))
+
+
+def _blocks_of(tell: Tell) -> BlocksOf:
+    try:
+        return block_trace()
+    except TargetError as error:
+        tell(f"the corpus grows by pairs of features alone: {error}")
+        return no_blocks
 
 
 def _finding(

@@ -54,7 +54,7 @@ def settings_for(
 ) -> Settings:
     """The settings of a profile, with whatever was given in place of its own.
 
-    Raises TargetError where coverage is asked for and the target cannot give it.
+    Raises SettingsError, and TargetError where the target cannot give the coverage asked for.
     """
     bounded = cases is not None or seconds is not None
     if profile is Profile.PULL_REQUEST and not bounded:
@@ -64,7 +64,7 @@ def settings_for(
         seconds = NIGHTLY_SECONDS if profile is Profile.NIGHTLY else SECONDS
     if profile is Profile.NIGHTLY:
         corpus, ledger = corpus or CORPUS, ledger or LEDGER
-    return Settings(
+    settings = Settings(
         target=countable_target(target or "auto") if coverage else target or "auto",
         reference=reference,
         domain=domain,
@@ -76,6 +76,8 @@ def settings_for(
         ledger=None if ledger is None else str(ledger),
         coverage=coverage,
     )
+    settings.check()
+    return settings
 
 
 def prepared(settings: Settings, folder: RunFolder) -> Settings:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct
+
+MOST_SEED = 2**64 - 1
+
+
+class SettingsError(Exception):
+    """A campaign that cannot be run as it was asked for; the message is one line."""
 
 
 class DomainName(StrEnum):
@@ -40,6 +47,23 @@ class Settings(Struct, frozen=True, kw_only=True):
     replayed: int = 0
     ledger: str | None = None
     coverage: bool = False
+
+    def check(self) -> None:
+        """Raises SettingsError where a number makes no campaign."""
+        if not 0 <= self.seed <= MOST_SEED:
+            raise SettingsError(f"the seed must be 0 to {MOST_SEED}, got {self.seed}")
+        if self.cases is not None and self.cases < 1:
+            raise SettingsError(f"cases must be at least 1, got {self.cases}")
+        if self.seconds is not None and not self.seconds > 0:
+            raise SettingsError(f"seconds must be more than 0, got {self.seconds:g}")
+        if not self.shrink_seconds >= 0:
+            raise SettingsError(f"shrink-seconds must not be negative, got {self.shrink_seconds:g}")
+
+    @property
+    def batches(self) -> int:
+        """How many batches there are, at most."""
+        cases = sys.maxsize if self.cases is None else self.cases
+        return -(-cases // self.batch) + self._replayed_batches()
 
     def batch_of(self, index: int) -> int:
         """The number of the batch that starts with case ``index``; batches count from 0."""

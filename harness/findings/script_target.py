@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..targets.builtin import BUILTIN, PLANTED_PREFIX
+from ..targets.large import LARGE_PREFIX
 from ..targets.target import Target
 
 _LAUNCHERS = (
@@ -25,7 +26,7 @@ def target_lines(target: Target, schedule: int) -> list[str]:
         return ["from kv_canary_fuzz import kernels as target"]
     if name == "scalar":
         return ["from kv_canary_fuzz.reference import scalar_model as target"]
-    if name in BUILTIN:
+    if name in BUILTIN or name.startswith(LARGE_PREFIX):
         loader = "from kv_canary_fuzz.harness.targets.builtin import load_target"
         return [loader, f"loaded = load_target({name!r})", _LAUNCHERS]
     lines = [f"import {name} as target"]

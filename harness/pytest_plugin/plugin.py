@@ -17,12 +17,13 @@ import pytest
 from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
-from ..campaign.settings import DomainName
+from ..campaign.settings import DomainName, SettingsError
 from ..campaign.source_coverage import counting
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
 from ..targets.builtin import load_reference, load_target
+from ..targets.devices import most_workers
 from ..targets.target import Target, TargetError
 from .progress_watch import ProgressWatch
 from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
@@ -75,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.option.kv_target:
             load_target(config.option.kv_target)
         load_reference(config.option.kv_reference)
-    except (TargetError, CorpusError, LedgerError, ReproducerError) as error:
+    except (TargetError, CorpusError, LedgerError, ReproducerError, SettingsError) as error:
         raise pytest.UsageError(str(error)) from error
 
 
@@ -86,6 +87,19 @@ def _count(config: pytest.Config, *, fresh: bool) -> None:
     config.add_cleanup(stack.close)
     folder = plan.folder.source_counts if plan.settings.coverage else None
     stack.enter_context(counting(folder, fresh=fresh))
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """``-n auto``: no more workers than the GPUs of ``--kv-target`` bear."""
+    workers = yield
+    if not config.option.kv_target:
+        return workers
+    try:
+        most = most_workers(load_target(config.option.kv_target))
+    except TargetError:  # said in one line when the plugin is configured
+        return workers
+    return workers if most is None else min(workers, most)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -27,6 +27,7 @@ from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe
 from ..judging.verdict import Verdict, lines_of
 from ..targets.builtin import load_reference, load_target
+from ..targets.devices import use_gpu_of, xdist_worker
 
 SHARDS = 8
 PROGRESS_SECONDS = 1.0
@@ -102,6 +103,8 @@ class ShardTest:
             share = settings.seconds * min(workers, SHARDS) / SHARDS
             settings = msgspec.structs.replace(settings, seconds=share)
         folder = self._plan.folder
+        worker = xdist_worker(os.environ.get("PYTEST_XDIST_WORKER", ""))
+        use_gpu_of(worker, load_target(settings.target))
         batches = shard_batches(settings, Shard(self._index, SHARDS))
         tally = run_batches(settings, batches, folder, report=self._tell)
         write_atomically(folder.shard(self._index), msgspec.json.encode(tally))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.strategies.classify import Domain
 
-from .target import Target, TargetError, load_module_target, target_of
+from .large import LARGE_PREFIX, large_target
+from .target import Target, TargetError, load_module_target, streams_of, target_of
 
 if TYPE_CHECKING:
     from kv_canary_fuzz.kernels.planted import PlantedBug
@@ -54,7 +55,8 @@ def _emulated_target(name: str, build: Callable[[], Any]) -> Target:
 def _cuda() -> Target:
     from kv_canary_fuzz.kernels import gpu
 
-    return replace(target_of("cuda", _built(gpu.build)), device="cuda")
+    streams = streams_of("cuda", captures=True)
+    return replace(target_of("cuda", _built(gpu.build)), device="cuda", streams=streams)
 
 
 def _built(build: Callable[[], Any]) -> Any:
@@ -107,6 +109,7 @@ def _sglang() -> Target:
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
+        streams=streams_of("cuda", captures=True),
     )
 
 
@@ -141,6 +144,17 @@ def countable_target(name: str) -> str:
     )
 
 
+def load_traced_target() -> tuple[Target, Callable[[], frozenset[int]]]:
+    """The emulated kernels, and which of their basic blocks ran since that was last asked.
+
+    Raises TargetError where they cannot be built.
+    """
+    from kv_canary_fuzz.kernels import emulated
+
+    kernels = _built(lambda: emulated.build(trace_blocks=True))
+    return _emulated_target("emulated", lambda: kernels), kernels.take_blocks
+
+
 def load_limits() -> Any:
     """The kernels that bound the others' speed: ``nothing()`` and ``mix_chain(tokens)``.
 
@@ -164,11 +178,13 @@ BUILTIN: dict[str, tuple[str, Callable[[], Target]]] = {
 def load_target(name: str) -> Target:
     """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
 
-    ``auto`` is what `auto_target` gives.
-    Raises TargetError with one line.
+    ``large:NAME`` is the target NAME under launches in huge memory, see `large`. ``auto`` is what
+    `auto_target` gives. Raises TargetError with one line.
     """
     if name == "auto":
         return auto_target()
+    if name.startswith(LARGE_PREFIX):
+        return large_target(load_target(name.removeprefix(LARGE_PREFIX)))
     if name.startswith(PLANTED_PREFIX):
         return _planted(name.removeprefix(PLANTED_PREFIX))
     if name in BUILTIN:

@@ -12,6 +12,8 @@ from typing import Any
 
 from kv_canary_fuzz.strategies.classify import Domain
 
+from .streams import CudaStreams, Streams
+
 Launcher = Callable[..., None]
 
 WRITE_LAUNCHER = "launch_canary_write_kernel"
@@ -32,6 +34,7 @@ class Target:
 
     ``device`` is where its tensors live, as torch spells it. ``domains`` are those it claims to
     handle. ``set_schedule`` chooses an interleaving, where the implementation has that.
+    ``streams`` is what its device can do with launches; without it they are put eagerly.
     """
 
     name: str
@@ -40,28 +43,38 @@ class Target:
     verify: Launcher
     domains: frozenset[Domain] = CLAIMABLE
     set_schedule: Callable[[int], None] | None = None
+    streams: Streams | None = None
 
 
 def target_of(name: str, offer: Any) -> Target:
     """The target that an object or module offers.
 
     It needs the two launchers, under the contract's names; ``DEVICE`` (default "cpu"), ``DOMAINS``
-    (default all: "valid", "hardened", "refused") and ``set_schedule`` are optional. Raises
-    TargetError where a launcher is missing or a domain is none of the three.
+    (default all: "valid", "hardened", "refused"), ``set_schedule`` and ``CAPTURES`` (default False:
+    whether its launches can be captured in a CUDA graph) are optional. Raises TargetError where a
+    launcher is missing or a domain is none of the three.
     """
     missing = [
         n for n in (WRITE_LAUNCHER, VERIFY_LAUNCHER) if not callable(getattr(offer, n, None))
     ]
     if missing:
         raise TargetError(f"target {name!r} lacks {' and '.join(missing)}")
+    device = getattr(offer, "DEVICE", "cpu")
     return Target(
         name=name,
-        device=getattr(offer, "DEVICE", "cpu"),
+        device=device,
         write=getattr(offer, WRITE_LAUNCHER),
         verify=getattr(offer, VERIFY_LAUNCHER),
         domains=_claimed(name, getattr(offer, "DOMAINS", None)),
         set_schedule=getattr(offer, "set_schedule", None),
+        streams=streams_of(device, captures=bool(getattr(offer, "CAPTURES", False))),
     )
+
+
+def streams_of(device: str, *, captures: bool) -> Streams | None:
+    """What a device can do with launches; None for one that has no streams."""
+    cuda = device.partition(":")[0] == "cuda"
+    return CudaStreams(device, captures=captures) if cuda else None
 
 
 def _claimed(name: str, names: Iterable[str] | None) -> frozenset[Domain]:

@@ -3,6 +3,10 @@
 
 #include "kv_canary.cu"
 
+#ifdef KV_TRACE_BLOCKS
+#include "blocks.h"
+#endif
+
 KV_EXPORT_LAUNCH(kv_canary_write_folded)
 KV_EXPORT_LAUNCH(kv_canary_write_plain)
 KV_EXPORT_LAUNCH(kv_canary_verify_folded)

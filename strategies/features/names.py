@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kv_canary_fuzz.reference.enums import CanaryLaunchTag, RealKvHashMode
 
+from ..case import LAUNCHINGS
 from ..faults import KINDS
 from ..grammar.grammar import SHAPES
 from ..grammar.sources import REAL_GEOMETRIES
@@ -28,7 +29,9 @@ STATE = (
     *_family("ring", "none", "1-4", "5-31", "32+"),
     *_family("index", "zero", "inside", "end", "past", "far"),
     *_family("counters", "zero", "small", "past_int32", "negative"),
-    *_family("steps", *sorted(set(SHAPES))),
+    *_family("steps", *sorted(set(SHAPES)), "twice"),
+    *_family("launching", *LAUNCHINGS),
+    *_family("base", 64, 32, 16, 8, 4),
     *_family("kernel_kind", *(tag.name for tag in CanaryLaunchTag)),
 )
 

@@ -11,6 +11,7 @@ from .book import Book
 from .corruptions import draw_corruption
 from .hardening import harden
 from .state import draw_state
+from .variation import vary
 from .verify_plan import draw_verify, draw_wide_verify
 from .write_plan import draw_wide_write, draw_write
 
@@ -64,5 +65,7 @@ def draw_case(draw: Draw, domain: str = "valid") -> Case:
         domain = draw.choice(_MIX)
     case = _draw_valid(draw)
     if domain == "hardened":
-        return harden(draw, case)
-    return _refuse(draw, case) if domain == "refused" else case
+        case = harden(draw, case)
+    elif domain == "refused":
+        case = _refuse(draw, case)
+    return vary(draw, case)

@@ -152,6 +152,11 @@ def test_an_interrupted_campaign_keeps_its_findings(broken: Path) -> None:
             "target 'json' lacks launch_canary_write_kernel and launch_canary_verify_kernel; "
             f"built-in targets: {', '.join(BUILTIN)}",
         ),
+        (("run", "--cases", "0"), "cases must be at least 1, got 0"),
+        (
+            ("run", "--target", "torch", "--cases", "1", "--out", "damaged.kvcase.json/run"),
+            "damaged.kvcase.json/run: Not a directory",
+        ),
         (("replay", "absent.kvcase.json"), None),
         (("show", "damaged.kvcase.json"), None),
         (("shrink", "damaged.kvcase.json"), None),

@@ -243,6 +243,26 @@ def test_missing_cupy_names_the_extra(monkeypatch, cuda, extra):
         gpu.build()
 
 
+def test_cupy_that_cannot_be_imported_is_one_line(monkeypatch, tmp_path):
+    message = "\n====\nFailed to import CuPy.\n" + "and why\n" * 100
+    (tmp_path / "cupy.py").write_text(f"raise ImportError({message!r})", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    with pytest.raises(GpuUnavailable) as missing:
+        gpu.build()
+
+    line = str(missing.value)
+    assert line.startswith(
+        "the GPU build needs CuPy: install it with 'pip install kv-canary-fuzz[cuda13]' "
+        "(==== Failed to import CuPy. and why "
+    )
+    assert "\n" not in line
+    assert len(line) < 300
+
+
 def test_cupy_newer_than_the_driver_names_the_extra(monkeypatch):
     runtime = SimpleNamespace(runtimeGetVersion=lambda: 13000, driverGetVersion=lambda: 12080)
     cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from kv_canary_fuzz.harness.campaign.blocks import BlocksOf, block_trace, no_blocks
 from kv_canary_fuzz.harness.campaign.corpus import (
     CorpusError,
     add_to_corpus,
@@ -35,7 +36,7 @@ from kv_canary_fuzz.harness.findings.ledger import (
 from kv_canary_fuzz.harness.findings.reproducer import ReproducerError, read_reproducer
 from kv_canary_fuzz.harness.findings.standing import ledger_notes, standing_of, update_ledger
 from kv_canary_fuzz.harness.targets.builtin import load_target
-from kv_canary_fuzz.strategies.case import Case
+from kv_canary_fuzz.strategies.case import Case, VerifyStep, WriteStep
 from kv_canary_fuzz.strategies.prng import case_at
 
 TODAY = date(2026, 1, 2)
@@ -62,24 +63,54 @@ def test_coverage_counts_features_and_tells_new_pairs() -> None:
     assert not unpack(b"").any()
 
 
-def test_the_smallest_corpus_keeps_all_pairs(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def blocks_of() -> BlocksOf:
+    return block_trace()
+
+
+def test_blocks_are_those_of_a_case_alone(blocks_of: BlocksOf) -> None:
+    verify = next(c for c in CASES if {type(step) for step in c.steps} == {VerifyStep})
+    both = next(c for c in CASES if {type(step) for step in c.steps} == {VerifyStep, WriteStep})
+    alone = blocks_of(verify)
+    assert len(alone) > 20
+    assert blocks_of(both) - alone
+    assert blocks_of(verify) == alone
+
+
+def test_the_smallest_corpus_keeps_all_pairs_and_blocks(
+    tmp_path: Path, blocks_of: BlocksOf
+) -> None:
     folder = tmp_path / "corpus"
-    added = add_to_corpus(folder, CASES)
+    added = add_to_corpus(folder, CASES, blocks_of)
     assert 0 < len(added) <= len(CASES)
-    assert add_to_corpus(folder, CASES) == []
-    before, after = minimise(folder)
+    assert add_to_corpus(folder, CASES, blocks_of) == []
+    before, after = minimise(folder, blocks_of)
     assert (before, after) == (len(added), len(read_corpus(folder)))
     assert after < before
     kept = list(read_corpus(folder).values())
     assert np.array_equal(pairs_of(kept).pairs, pairs_of(CASES).pairs)
-    assert minimise(folder) == (after, after)
+    assert frozenset().union(*map(blocks_of, kept)) == frozenset().union(*map(blocks_of, CASES))
+    assert minimise(folder, blocks_of) == (after, after)
+
+
+def test_a_new_block_alone_keeps_a_case(tmp_path: Path) -> None:
+    case = CASES[0]
+    twin = replace(case, schedule=case.schedule + 1)
+
+    def blocks_of(one: Case) -> frozenset[int]:
+        return frozenset({7}) if one == twin else frozenset()
+
+    add_to_corpus(tmp_path, [case], blocks_of)
+    assert len(add_to_corpus(tmp_path, [case, twin, twin], blocks_of)) == 1
+    assert minimise(tmp_path, blocks_of) == (2, 1)
+    assert list(read_corpus(tmp_path).values()) == [twin]
 
 
 def test_a_cover_takes_the_case_that_makes_others_needless() -> None:
-    cases = [case_at(3, index) for index in range(3)]
-    chosen = smallest_cover([*cases, cases[0]], [9, 1, 1, 5])
-    assert 3 in chosen
-    assert 0 not in chosen
+    items = [np.array(reached) for reached in ([1, 2], [2, 3], [5], [1, 2])]
+    assert smallest_cover(items, [9, 1, 1, 5]) == [1, 2, 3]
+    wide = [np.array(reached) for reached in ([1, 2], [3, 4], [1, 2, 3], [4], [3, 4])]
+    assert smallest_cover(wide, [2, 2, 2, 1, 1]) == [2, 3]
 
 
 def test_a_corpus_that_is_lost_or_damaged_does_not_go_unnoticed(tmp_path: Path) -> None:
@@ -87,7 +118,7 @@ def test_a_corpus_that_is_lost_or_damaged_does_not_go_unnoticed(tmp_path: Path) 
         read_corpus(tmp_path / "nowhere")
     with pytest.raises(CorpusError, match="is empty"):
         read_corpus(tmp_path)
-    add_to_corpus(tmp_path, CASES[:3])
+    add_to_corpus(tmp_path, CASES[:3], no_blocks)
     next(tmp_path.iterdir()).write_text("{")
     with pytest.raises(ReproducerError):
         read_corpus(tmp_path)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from kv_canary_fuzz.harness.atomic_file import write_atomically
@@ -17,7 +20,7 @@ from kv_canary_fuzz.harness.campaign.profiles import (
     Profile,
     settings_for,
 )
-from kv_canary_fuzz.harness.campaign.settings import DomainName, Settings
+from kv_canary_fuzz.harness.campaign.settings import DomainName, Settings, SettingsError
 from kv_canary_fuzz.harness.campaign.tally import MOST_BUCKETS, Pace, Sighting, Tally
 from kv_canary_fuzz.harness.campaign.timing import timing_of
 from kv_canary_fuzz.harness.pytest_plugin.progress_watch import ProgressWatch
@@ -26,6 +29,7 @@ from kv_canary_fuzz.harness.pytest_plugin.pytest_campaign import (
     Progress,
     total_progress,
 )
+from kv_canary_fuzz.reports import live
 from kv_canary_fuzz.reports.live import Live, PlainLines, live_line
 from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
 
@@ -48,7 +52,7 @@ def test_the_line_names_findings_features_and_what_is_left() -> None:
     timed = Live(msgspec.structs.replace(SETTINGS, cases=None, seconds=60))
     assert timed.read(Tally(), False) == (0.0, "starting workers")
     assert timed.read(Tally(cases=1), True)[1].endswith(
-        "no findings, 207 features not yet met, 60 s left"
+        "no findings, 216 features not yet met, 60 s left"
     )
 
 
@@ -62,6 +66,16 @@ def test_without_a_terminal_there_are_few_lines() -> None:
     lines = PlainLines(Live(SETTINGS), said.append, seconds=0)
     lines(SEEN, True)
     assert len(said) == 1
+
+
+def test_after_the_last_case_nothing_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(100)
+    monkeypatch.setattr(live, "monotonic", lambda: next(clock))
+    said: list[str] = []
+    lines = PlainLines(Live(SETTINGS), said.append, seconds=0)
+    for cases in (500, 1000, 1000, 1000):
+        lines(msgspec.structs.replace(SEEN, cases=cases), True)
+    assert [line.split(", ")[0] for line in said] == ["500 cases", "1,000 cases"]
 
 
 def test_a_finding_is_told_once() -> None:
@@ -100,6 +114,29 @@ def test_profiles() -> None:
     assert nightly.seed != settings_for(Profile.NIGHTLY).seed
     short = settings_for(Profile.NIGHTLY, seconds=5, corpus=Path("mine"))
     assert (short.seconds, short.corpus) == (5, "mine")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"cases": 0}, "cases must be at least 1, got 0"),
+        ({"seconds": 0.0}, "seconds must be more than 0, got 0"),
+        ({"seconds": float("nan")}, "seconds must be more than 0, got nan"),
+        ({"seed": -1}, f"the seed must be 0 to {2**64 - 1}, got -1"),
+        ({"seed": 2**64}, f"the seed must be 0 to {2**64 - 1}, got {2**64}"),
+        ({"shrink_seconds": -1.0}, "shrink-seconds must not be negative, got -1"),
+    ],
+)
+def test_numbers_that_make_no_campaign(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        settings_for(Profile.PLAIN, **asked)
+    assert str(refused.value) == message
+
+
+def test_there_are_as_many_batches_as_cases_need() -> None:
+    assert SETTINGS.batches == 8
+    assert msgspec.structs.replace(SETTINGS, cases=128, replayed=1).batches == 2
+    assert settings_for(Profile.PLAIN, seconds=1).batches > 10**9
 
 
 def test_a_pace_keeps_every_case_in_a_bounded_number_of_points() -> None:
