@@ -39,10 +39,10 @@ from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
-from .gpu_sanitizers import CASES, SanitizerMissing, check_kernels
+from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
-from .targets.builtin import BUILTIN, load_reference, load_target
+from .targets.builtin import BUILTIN, load_other, load_reference, load_target, sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
@@ -74,6 +74,15 @@ ReplayTarget = Annotated[
 ]
 
 
+SglangOption = Annotated[
+    Path | None, typer.Option(help="A source tree that sglang's targets are taken from.")
+]
+PatchOption = Annotated[
+    Path | None, typer.Option(help="A unified diff for a copy of sglang's source: planted bugs.")
+]
+ThirdOption = Annotated[
+    str | None, typer.Option(help="Who says who stands alone; the scalar model if absent.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its run.json.")]
 
 app.add_typer(corpus_app, name="corpus")
@@ -96,6 +105,9 @@ def run(
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="File with the known findings.")] = None,
+    sglang: SglangOption = None,
+    patch: PatchOption = None,
+    third: ThirdOption = None,
     coverage: Annotated[
         bool,
         typer.Option(
@@ -118,6 +130,9 @@ def run(
         shrink_seconds=shrink_seconds,
         corpus=corpus,
         ledger=ledger,
+        sglang=sglang,
+        patch=patch,
+        third=third,
         coverage=coverage,
     )
     folder = out or default_folder(settings.seed)
@@ -127,9 +142,15 @@ def run(
 
 
 @app.command()
-def replay(file: FileArgument, target: ReplayTarget = "") -> None:
+def replay(
+    file: FileArgument,
+    target: ReplayTarget = "",
+    sglang: SglangOption = None,
+    patch: PatchOption = None,
+    third: ThirdOption = None,
+) -> None:
     """Run a reproducer; exit status 1 where the two sides differ."""
-    agrees = _explain(Console(), *_opened(file, target))
+    agrees = _explain(Console(), *_opened(file, target, sglang, patch), third)
     raise typer.Exit(0 if agrees else 1)
 
 
@@ -253,27 +274,39 @@ def mutants(
 @app.command("sanitize-gpu")
 def sanitize_gpu(
     cases: Annotated[int, typer.Option(min=1, help="Cases for each tool.")] = CASES,
+    tool: Annotated[list[Tool] | None, typer.Option(help="A tool; all three if absent.")] = None,
 ) -> None:
     """Run the CUDA kernels under compute-sanitizer; exit status 1 where a tool reports anything."""
     clean = True
-    for tool, report in check_kernels(cases):
-        typer.echo(f"{tool}: {report or f'clean over {cases} cases'}")
+    for name, report in check_kernels(cases, tool or tuple(Tool)):
+        typer.echo(f"{name}: {report or f'clean over {cases} cases'}")
         clean = clean and not report
     raise typer.Exit(0 if clean else 1)
 
 
-def _explain(console: Console, found: Reproducer, target: Target, reference: Target | None) -> bool:
+def _explain(
+    console: Console,
+    found: Reproducer,
+    target: Target,
+    reference: Target | None,
+    third: str | None = None,
+) -> bool:
     """Print where the two sides part and who stands alone; whether they agree."""
     verdict = judge(found.case, target, reference)
     console.print(verdict_text(found.case, verdict), highlight=False)
     if not verdict.agrees:
-        console.print(who_stands_alone(found.case, target, reference), highlight=False)
+        asked = None if third is None else load_other(third, target.contract)
+        console.print(who_stands_alone(found.case, target, reference, asked), highlight=False)
     return verdict.agrees
 
 
-def _opened(file: Path, target: str) -> tuple[Reproducer, Target, Target | None]:
+def _opened(
+    file: Path, target: str, sglang: Path | None = None, patch: Path | None = None
+) -> tuple[Reproducer, Target, Target | None]:
     found = read_reproducer(file)
-    return found, load_target(target or found.target), load_reference(found.reference)
+    name, other = sglang_names(target or found.target, found.reference, sglang, patch)
+    chosen = load_target(name)
+    return found, chosen, load_reference(other, chosen.contract)
 
 
 def main() -> None:

@@ -11,8 +11,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from itertools import count, islice
 from typing import Any, NamedTuple
 
@@ -29,7 +30,13 @@ from .execution.layout import lay_out
 from .targets.builtin import load_target
 from .targets.target import Target
 
-TOOLS = ("memcheck", "racecheck", "initcheck")
+
+class Tool(StrEnum):
+    MEMCHECK = "memcheck"
+    RACECHECK = "racecheck"
+    INITCHECK = "initcheck"
+
+
 SEED = 3
 CASES = 256
 _BATCH = 32
@@ -37,7 +44,7 @@ _MOST_BYTES = 128 * 1024
 _REPORTED = 86
 _CLEAN = re.compile(r"^=+ (RACECHECK|ERROR) SUMMARY: 0 (hazards|errors)\b", re.MULTILINE)
 _MOST_LINES = 40
-_OPTIONS = {"memcheck": ("--report-api-errors", "no")}
+_OPTIONS = {Tool.MEMCHECK: ("--report-api-errors", "no")}
 """Torch asks for functions that a driver may lack, which is no fault."""
 _CHILD = "import sys; from kv_canary_fuzz.harness.gpu_sanitizers import run_cases; run_cases({})"
 
@@ -49,22 +56,22 @@ class SanitizerMissing(Exception):
 class Checked(NamedTuple):
     """What a tool said: nothing where all is well."""
 
-    tool: str
+    tool: Tool
     report: str
 
 
-def check_kernels(cases: int = CASES) -> Iterator[Checked]:
-    """Run every tool over so many cases. Raises SanitizerMissing."""
+def check_kernels(cases: int = CASES, tools: Sequence[Tool] = tuple(Tool)) -> Iterator[Checked]:
+    """Run the tools over so many cases, one after another. Raises SanitizerMissing."""
     if not torch.cuda.is_available():
         raise SanitizerMissing("compute-sanitizer needs a GPU, and torch sees no CUDA device")
     program = shutil.which("compute-sanitizer")
     if program is None:
         raise SanitizerMissing("compute-sanitizer is not on the path: it comes with CUDA's toolkit")
-    for tool in TOOLS:
+    for tool in tools:
         yield Checked(tool, _run(program, tool, cases))
 
 
-def _run(program: str, tool: str, cases: int) -> str:
+def _run(program: str, tool: Tool, cases: int) -> str:
     options = ("--tool", tool, "--error-exitcode", str(_REPORTED), *_OPTIONS.get(tool, ()))
     done = subprocess.run(
         [program, *options, sys.executable, "-c", _CHILD.format(cases)],

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from kv_canary_fuzz.reference import validation
+from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
 from kv_canary_fuzz.reference.types import (
     VerifyLaunch,
     VerifyOrWriteContext,
@@ -145,9 +146,10 @@ class Launches(Protocol):
 class EmulatedKernels:
     """A target: the two launchers of one build, and how its grids are run.
 
-    ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks`` and
-    ``schedule_seed`` (the order of blocks, warps and threads; 0 is the natural one) may be set
-    between launches; `set_schedule` sets all three.
+    ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks``,
+    ``schedule_seed`` (the order of blocks, warps and threads; 0 is the natural one) and
+    ``contract`` (the revision whose refusals hold) may be set between launches; `set_schedule` sets
+    the first three.
     """
 
     def __init__(
@@ -160,6 +162,7 @@ class EmulatedKernels:
         self.max_sources = max_sources
         self.max_block_threads = max_block_threads
         self._geometries = geometries
+        self.contract: Contract = DOCUMENTED
         self._library = library
         self.set_schedule(0)
 
@@ -191,7 +194,7 @@ class EmulatedKernels:
             expected_input_tokens=expected_input_tokens,
             expected_input_positions=expected_input_positions,
         )
-        validation.check_write(launch, max_sources=self.max_sources)
+        validation.check_write(launch, max_sources=self.max_sources, contract=self.contract)
         self._launch(context, abi.pack_write(launch, self.max_sources))
 
     def launch_canary_verify_kernel(
@@ -201,7 +204,7 @@ class EmulatedKernels:
         launch = VerifyLaunch(
             context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
         )
-        validation.check_verify(launch, max_sources=self.max_sources)
+        validation.check_verify(launch, max_sources=self.max_sources, contract=self.contract)
         self._launch(context, abi.pack_verify(launch, self.max_sources))
 
     def take_blocks(self) -> frozenset[int]:

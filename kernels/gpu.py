@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from kv_canary_fuzz.reference import validation
+from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
 from kv_canary_fuzz.reference.types import (
     VerifyLaunch,
     VerifyOrWriteContext,
@@ -86,10 +87,14 @@ class DeviceBuild:
 
 
 class GpuKernels:
-    """A target: the two launchers on CUDA tensors, built for each device when first met there."""
+    """A target: the two launchers on CUDA tensors, built for each device when first met there.
+
+    ``contract``, the revision whose refusals hold, may be set between launches.
+    """
 
     def __init__(self, max_sources: int, text: str) -> None:
         self.max_sources = max_sources
+        self.contract: Contract = DOCUMENTED
         self._cupy = import_cupy()
         self._text = text
         self._builds: dict[int, DeviceBuild] = {}
@@ -117,7 +122,7 @@ class GpuKernels:
             expected_input_tokens=expected_input_tokens,
             expected_input_positions=expected_input_positions,
         )
-        validation.check_write(launch, max_sources=self.max_sources)
+        validation.check_write(launch, max_sources=self.max_sources, contract=self.contract)
         self.on_device(context.canary_buf.device).launch(abi.pack_write(launch, self.max_sources))
 
     def launch_canary_verify_kernel(
@@ -127,7 +132,7 @@ class GpuKernels:
         launch = VerifyLaunch(
             context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
         )
-        validation.check_verify(launch, max_sources=self.max_sources)
+        validation.check_verify(launch, max_sources=self.max_sources, contract=self.contract)
         self.on_device(context.canary_buf.device).launch(abi.pack_verify(launch, self.max_sources))
 
     def on_device(self, device: torch.device) -> DeviceBuild:

@@ -7,6 +7,7 @@ from .batch import (
     run_verify_batch,
     run_write_batch,
 )
+from .contract import CONTRACTS, DOCUMENTED, RELEASED, Contract
 from .enums import CanaryLaunchTag, FailReason, RealKvHashMode
 from .ring import Rows
 from .types import (
@@ -23,8 +24,12 @@ from .types import (
 from .validation import check_verify, check_write
 
 __all__ = [
+    "CONTRACTS",
+    "DOCUMENTED",
+    "RELEASED",
     "CanaryLaunchTag",
     "CanaryWriteContext",
+    "Contract",
     "FailReason",
     "RealKvHashMode",
     "RealKvSource",

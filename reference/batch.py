@@ -12,17 +12,12 @@ from typing import TypeVar
 import torch
 
 from . import consts
+from .checked import CheckedLaunchers
+from .contract import DOCUMENTED, Contract
 from .memory import NotOneStorage
 from .ring import Rows
 from .table import LaunchTable, verify_table, write_table
-from .types import (
-    VerifyLaunch,
-    VerifyOrWriteContext,
-    VerifyPlan,
-    WriteLaunch,
-    WritePlan,
-)
-from .validation import check_verify, check_write
+from .types import VerifyLaunch, WriteLaunch
 from .verify import run_verify
 from .write import run_write
 
@@ -39,41 +34,18 @@ def run_verify_batch(launches: Sequence[VerifyLaunch]) -> Rows:
     return _run(launches, verify_table, run_verify)
 
 
-def launch_canary_write_kernel_torch_reference(
-    *,
-    context: VerifyOrWriteContext,
-    plan: WritePlan,
-    input_ids: torch.Tensor,
-    positions: torch.Tensor,
-    out_cache_loc: torch.Tensor,
-    enable_write_input_assert: bool,
-    expected_input_tokens: torch.Tensor | None,
-    expected_input_positions: torch.Tensor | None,
-) -> None:
-    """Stamp the planned slots (contract, section 4). Raises ValueError (section 7)."""
-    launch = WriteLaunch(
-        context=context,
-        plan=plan,
-        input_ids=input_ids,
-        positions=positions,
-        out_cache_loc=out_cache_loc,
-        enable_write_input_assert=enable_write_input_assert,
-        expected_input_tokens=expected_input_tokens,
-        expected_input_positions=expected_input_positions,
+def torch_reference(contract: Contract) -> CheckedLaunchers:
+    """The launchers of the torch reference under a revision of the contract."""
+    return CheckedLaunchers(
+        contract=contract,
+        run_write=lambda launch: run_write_batch((launch,)),
+        run_verify=lambda launch: run_verify_batch((launch,)),
     )
-    check_write(launch)
-    run_write_batch((launch,))
 
 
-def launch_canary_verify_kernel_torch_reference(
-    *, context: VerifyOrWriteContext, plan: VerifyPlan, check_verify_expected_token: bool
-) -> None:
-    """Check the planned slots (contract, section 5). Raises ValueError (section 7)."""
-    launch = VerifyLaunch(
-        context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
-    )
-    check_verify(launch)
-    run_verify_batch((launch,))
+_documented = torch_reference(DOCUMENTED)
+launch_canary_write_kernel_torch_reference = _documented.launch_canary_write_kernel
+launch_canary_verify_kernel_torch_reference = _documented.launch_canary_verify_kernel
 
 
 def _run(

@@ -15,18 +15,12 @@ from typing import NamedTuple
 import torch
 
 from . import consts
+from .checked import CheckedLaunchers
+from .contract import DOCUMENTED, Contract
 from .enums import FailReason, RealKvHashMode
 from .relocation import run_on_host
 from .scalar_hashing import MASK, fold_sources, mix3, splitmix64
-from .types import (
-    RealKvSource,
-    VerifyLaunch,
-    VerifyOrWriteContext,
-    VerifyPlan,
-    WriteLaunch,
-    WritePlan,
-)
-from .validation import check_verify, check_write
+from .types import RealKvSource, VerifyLaunch, VerifyOrWriteContext, WriteLaunch
 
 _HEAD = splitmix64(consts.CANARY_CHAIN_ANCHOR)
 
@@ -44,41 +38,18 @@ class Slot(NamedTuple):
         return mix3(self.prev_hash, self.token, self.position)
 
 
-def launch_canary_write_kernel(
-    *,
-    context: VerifyOrWriteContext,
-    plan: WritePlan,
-    input_ids: torch.Tensor,
-    positions: torch.Tensor,
-    out_cache_loc: torch.Tensor,
-    enable_write_input_assert: bool,
-    expected_input_tokens: torch.Tensor | None,
-    expected_input_positions: torch.Tensor | None,
-) -> None:
-    """Stamp the planned slots (contract, section 4). Raises ValueError (section 7)."""
-    launch = WriteLaunch(
-        context=context,
-        plan=plan,
-        input_ids=input_ids,
-        positions=positions,
-        out_cache_loc=out_cache_loc,
-        enable_write_input_assert=enable_write_input_assert,
-        expected_input_tokens=expected_input_tokens,
-        expected_input_positions=expected_input_positions,
+def scalar_model(contract: Contract) -> CheckedLaunchers:
+    """The launchers of this model under a revision of the contract."""
+    return CheckedLaunchers(
+        contract=contract,
+        run_write=lambda launch: run_on_host(launch, _write),
+        run_verify=lambda launch: run_on_host(launch, _verify),
     )
-    check_write(launch)
-    run_on_host(launch, _write)
 
 
-def launch_canary_verify_kernel(
-    *, context: VerifyOrWriteContext, plan: VerifyPlan, check_verify_expected_token: bool
-) -> None:
-    """Check the planned slots (contract, section 5). Raises ValueError (section 7)."""
-    launch = VerifyLaunch(
-        context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
-    )
-    check_verify(launch)
-    run_on_host(launch, _verify)
+_documented = scalar_model(DOCUMENTED)
+launch_canary_write_kernel = _documented.launch_canary_write_kernel
+launch_canary_verify_kernel = _documented.launch_canary_verify_kernel
 
 
 def _write(launch: WriteLaunch) -> None:

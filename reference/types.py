@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from . import consts
+from .contract import DOCUMENTED, Contract
 from .enums import CanaryLaunchTag, RealKvHashMode
 
 
@@ -81,9 +82,12 @@ def sources_within_abi_limit(sources: Sequence[RealKvSource]) -> bool:
     return len(sources) <= consts.MAX_REAL_KV_SOURCES
 
 
-def is_valid_kv_source(source: RealKvSource) -> bool:
-    """Whether a launch takes the source's tensor: contiguous, and 2-D as bytes."""
-    return source.tensor.dim() == 2 and source.tensor.is_contiguous()
+def is_valid_kv_source(source: RealKvSource, contract: Contract = DOCUMENTED) -> bool:
+    """Whether a launch takes the source's tensor: 2-D as bytes, and as packed as it must be."""
+    tensor = source.tensor
+    return (
+        tensor.dim() == 2 and contract.source_fault(tensor.stride(), tensor.is_contiguous()) is None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

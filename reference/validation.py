@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from . import consts
+from .contract import DOCUMENTED, Contract
 from .types import RealKvSource, VerifyLaunch, VerifyOrWriteContext, WriteLaunch
 
 _CONTEXT_NAMES = (
@@ -46,7 +47,9 @@ _HASH_MODES = (0, 1, 2)
 _SOURCE_ALIGNMENT = 16
 
 
-def check_write(launch: WriteLaunch, *, max_sources: int | None = None) -> None:
+def check_write(
+    launch: WriteLaunch, *, max_sources: int | None = None, contract: Contract = DOCUMENTED
+) -> None:
     """Raise the ValueError of section 7 that the launch deserves, if any.
 
     ``max_sources`` is the compiled bound on sources; None is the contract's.
@@ -67,7 +70,7 @@ def check_write(launch: WriteLaunch, *, max_sources: int | None = None) -> None:
     for name, tensor in zip(_EXPECTED_NAMES, expected, strict=True):
         if tensor is not None and not tensor.is_contiguous():
             raise _refusal(name, "must be contiguous")
-    _check_source_layouts(context.real_kv_sources)
+    _check_source_layouts(context.real_kv_sources, contract)
     _check_expected(launch.enable_write_input_assert, expected)
 
     _check_context(context)
@@ -84,7 +87,9 @@ def check_write(launch: WriteLaunch, *, max_sources: int | None = None) -> None:
     _check_sources(context)
 
 
-def check_verify(launch: VerifyLaunch, *, max_sources: int | None = None) -> None:
+def check_verify(
+    launch: VerifyLaunch, *, max_sources: int | None = None, contract: Contract = DOCUMENTED
+) -> None:
     """Raise the ValueError of section 7 that the launch deserves, if any.
 
     ``max_sources`` is the compiled bound on sources; None is the contract's.
@@ -101,7 +106,7 @@ def check_verify(launch: VerifyLaunch, *, max_sources: int | None = None) -> Non
         plan.enable,
     )
     _check_contiguous(_VERIFY_NAMES, tensors)
-    _check_source_layouts(context.real_kv_sources)
+    _check_source_layouts(context.real_kv_sources, contract)
 
     _check_context(context)
     device = context.canary_buf.device
@@ -137,15 +142,29 @@ def _check_contiguous(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> 
             raise _refusal(names[place], "must be contiguous")
 
 
-def _check_source_layouts(sources: Sequence[RealKvSource]) -> None:
+def _check_source_layouts(sources: Sequence[RealKvSource], contract: Contract) -> None:
+    if contract.strided_rows:
+        for index, source in enumerate(sources):
+            _check_places(index, source, contract)
+            _check_rank(index, source)
+        return
     for index, source in enumerate(sources):
-        if not source.tensor.is_contiguous():
-            raise _refusal(_source_name(index), "must be contiguous")
+        _check_places(index, source, contract)
     for index, source in enumerate(sources):
-        rank = source.tensor.dim()
-        if rank != 2:
-            name = f"{_source_name(index)} (viewed as uint8)"
-            raise _refusal(name, f"must be 2-D, got {rank}-D")
+        _check_rank(index, source)
+
+
+def _check_places(index: int, source: RealKvSource, contract: Contract) -> None:
+    tensor = source.tensor
+    fault = contract.source_fault(tensor.stride(), tensor.is_contiguous())
+    if fault is not None:
+        raise _refusal(_source_name(index), fault)
+
+
+def _check_rank(index: int, source: RealKvSource) -> None:
+    rank = source.tensor.dim()
+    if rank != 2:
+        raise _refusal(f"{_source_name(index)} (viewed as uint8)", f"must be 2-D, got {rank}-D")
 
 
 def _check_expected(

@@ -67,11 +67,10 @@ def _variation_text(case: Case) -> str:
 
 
 def _sources_table(case: Case) -> Table:
-    table = Table(
-        "source", "rows", "row bytes", "page size", "bytes/token", "read bytes", "content"
-    )
+    names = "source", "rows", "row bytes", "row step", "page size", "bytes/token", "read bytes"
+    table = Table(*names, "content")
     for index, source in enumerate(case.real_kv_sources):
-        numbers = source.rows, source.row_bytes, source.page_size
+        numbers = source.rows, source.row_bytes, source.row_step, source.page_size
         sizes = source.num_bytes_per_token, source.read_bytes
         table.add_row(str(index), *map(str, (*numbers, *sizes)), content_text(source.content))
     return table

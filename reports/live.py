@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from kv_canary_fuzz.harness.campaign.settings import Settings
 from kv_canary_fuzz.harness.campaign.tally import Tally
-from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
+from kv_canary_fuzz.strategies.features.features import expected_features
 
 PLAIN_SECONDS = 30.0
 """Without a terminal, at most one line in this many seconds."""
@@ -76,7 +76,7 @@ class Live:
         return 0.0, "unbounded"
 
     def _features_text(self, tally: Tally) -> str:
-        names = ALL_FEATURES[self._settings.domain]
+        names = expected_features(self._settings.domain, self._settings.revision)
         missing = sum(name not in tally.features for name in names)
         return f"{missing} features not yet met" if missing else f"all {len(names)} features met"
 

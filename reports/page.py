@@ -13,7 +13,7 @@ from kv_canary_fuzz.harness.campaign.coverage import family
 from kv_canary_fuzz.harness.campaign.summary import Summary
 from kv_canary_fuzz.harness.explaining.explanation import ByteMap
 from kv_canary_fuzz.harness.findings.reproducer import Reproducer, encode_reproducer
-from kv_canary_fuzz.strategies.features.features import ALL_FEATURES
+from kv_canary_fuzz.strategies.features.features import expected_features
 
 from .case_text import case_text
 from .coverage_text import bounds_line, pairs_line
@@ -46,7 +46,7 @@ def report_html(summary: Summary) -> str:
 
 
 def _names(summary: Summary) -> tuple[str, ...]:
-    return ALL_FEATURES[summary.settings.domain]
+    return expected_features(summary.settings.domain, summary.settings.revision)
 
 
 def _families(summary: Summary) -> list[tuple[str, list[tuple[str, int, str]]]]:

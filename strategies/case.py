@@ -33,8 +33,10 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 class Source(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A real-KV source: a uint8 tensor [rows, row_bytes] and how slots lie in it.
 
-    ``row_bytes`` is the tensor's width and row step, so ``row_bytes - page_size *
-    num_bytes_per_token`` bytes at the end of each row are padding.
+    ``row_bytes`` is the tensor's width, so ``row_bytes - page_size * num_bytes_per_token`` bytes at
+    the end of each row are padding. Between two rows lie ``row_gap`` more bytes, which belong to
+    nobody, as where the tensor is one layer's rows in a buffer of all layers. ``content``, and
+    whatever else names a byte of the source by its offset, counts the bytes of the rows alone.
     """
 
     rows: Size
@@ -43,6 +45,17 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     num_bytes_per_token: Int64
     read_bytes: Int64
     content: Content = Content()
+    row_gap: Size = 0
+
+    @property
+    def row_step(self) -> int:
+        """Bytes from the start of a row to the start of the next."""
+        return self.row_bytes + self.row_gap
+
+    @property
+    def span(self) -> int:
+        """Bytes from the start of the first row to the end of the last."""
+        return self.rows * self.row_step - self.row_gap if self.rows else 0
 
 
 FaultKind = Literal[

@@ -9,6 +9,8 @@ from typing import TypeVar
 import numpy as np
 from hypothesis import strategies as st
 
+from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
+
 from .case import Case
 from .content import expand_words
 from .grammar.grammar import draw_case
@@ -67,10 +69,10 @@ class HypothesisDraw:
 
 
 @st.composite
-def _cases(draw: st.DrawFn, domain: str) -> Case:
-    return draw_case(HypothesisDraw(draw), domain)
+def _cases(draw: st.DrawFn, domain: str, contract: Contract) -> Case:
+    return draw_case(HypothesisDraw(draw), domain, contract)
 
 
-def cases(domain: str = "valid") -> st.SearchStrategy[Case]:
+def cases(domain: str = "valid", contract: Contract = DOCUMENTED) -> st.SearchStrategy[Case]:
     """Cases of a domain (see `grammar.DOMAINS`), shrinking towards few and simple steps."""
-    return _cases(domain)
+    return _cases(domain, contract)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
+from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
+
 from .case import Case
 from .grammar.grammar import draw_case
 
@@ -80,6 +82,6 @@ def stream_seed(seed: int, index: int) -> int:
     return splitmix64(splitmix64(seed + _GOLDEN & _MASK) + (index + 1) * _GOLDEN & _MASK)
 
 
-def case_at(seed: int, index: int, domain: str = "valid") -> Case:
+def case_at(seed: int, index: int, domain: str = "valid", contract: Contract = DOCUMENTED) -> Case:
     """Case ``index`` of campaign ``seed``; needs no other case. Raises ValueError for a domain."""
-    return draw_case(PrngDraw(stream_seed(seed, index)), domain)
+    return draw_case(PrngDraw(stream_seed(seed, index)), domain, contract)

@@ -64,7 +64,7 @@ def region_bytes(case: Case, region: str) -> int | None:
 
 
 def _state_bytes(case: Case) -> int:
-    sources = sum(source.rows * source.row_bytes for source in case.real_kv_sources)
+    sources = sum(source.span for source in case.real_kv_sources)
     return canary_bytes(case) + case.ring_capacity * _RING_ROW_BYTES + sources
 
 
@@ -116,7 +116,8 @@ def _check_source(case: Case, source: Source, place: str) -> None:
     _within(f"{place}.num_bytes_per_token", source.num_bytes_per_token, 16, MOST_BYTES)
     _within(f"{place}.read_bytes", source.read_bytes, 16, source.num_bytes_per_token)
     _within(f"{place}.row_bytes", source.row_bytes, 16, MOST_BYTES)
-    for name in ("num_bytes_per_token", "read_bytes", "row_bytes"):
+    _within(f"{place}.row_gap", source.row_gap, 0, MOST_BYTES)
+    for name in ("num_bytes_per_token", "read_bytes", "row_bytes", "row_gap"):
         if getattr(source, name) % 16:
             raise MalformedCase(f"{place}.{name}", f"{getattr(source, name)} is not 16 times some")
     used = source.page_size * source.num_bytes_per_token

@@ -16,7 +16,7 @@ from ..campaign.settings import DomainName, Settings
 from ..campaign.shard import UNSTEADY
 from ..execution.fuzzer import Fuzzer
 from ..findings.provenance import describe
-from ..judging.opinion import entries_of
+from ..judging.own_rows import entries_of
 from ..judging.verdict import judge
 from ..targets.builtin import PLANTED_PREFIX, load_target
 from ..targets.target import Target

@@ -9,13 +9,14 @@ from pathlib import Path
 from msgspec.structs import replace
 from rich.console import Console
 
+from kv_canary_fuzz.reference.contract import earlier
 from kv_canary_fuzz.reports.live import Live, live_line
 from kv_canary_fuzz.reports.publish import publish
 from kv_canary_fuzz.reports.summary_text import summary_lines
 
-from ..targets.builtin import load_reference, load_target
+from ..targets.builtin import load_other, load_reference, load_target
 from ..targets.devices import most_workers
-from ..targets.target import CLAIMABLE
+from ..targets.target import CLAIMABLE, TargetError
 from .crew import run_crew
 from .finish import finish
 from .profiles import prepared
@@ -43,7 +44,6 @@ def _run_campaign(
     settings: Settings, folder: RunFolder, workers: int, console: Console, verbose: bool
 ) -> Summary:
     settings = settled(settings)
-    load_reference(settings.reference)
     settings = prepared(settings, folder)
     folder.root.mkdir(parents=True, exist_ok=True)
 
@@ -67,10 +67,18 @@ def _run_campaign(
 def settled(settings: Settings) -> Settings:
     """The settings with target and domain decided. Raises TargetError."""
     target = load_target(settings.target)
+    reference = load_reference(settings.reference, target.contract)
+    contract = target.contract
+    if reference is not None:
+        contract = earlier(contract, reference.contract)
+    if settings.third is not None:
+        load_other(settings.third, contract)
+        if settings.third in (target.name, settings.reference):
+            raise TargetError(f"{settings.third} cannot be target or reference and the third too")
     domain = settings.domain
     if domain is DomainName.CLAIMED:
         domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
-    return replace(settings, target=target.name, domain=domain)
+    return replace(settings, target=target.name, domain=domain, contract=contract.name)
 
 
 def default_folder(seed: int) -> Path:

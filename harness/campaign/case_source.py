@@ -23,6 +23,7 @@ class CaseSource:
 
     def at(self, index: int) -> Case:
         """Case ``index``, the same in every process of the run."""
+        settings = self._settings
         if index < 0:
             return self._replayed[index + len(self._replayed)]
-        return case_at(self._settings.seed, index, self._settings.domain)
+        return case_at(settings.seed, index, settings.domain, settings.revision)

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from kv_canary_fuzz.strategies.case import Case
-from kv_canary_fuzz.strategies.features.features import ALL_FEATURES, features
+from kv_canary_fuzz.strategies.features.features import ALL_FEATURES, STRIDED, features
 
-NAMES = ALL_FEATURES["all"]
+NAMES = ALL_FEATURES["all"] + STRIDED
 _INDEX = {name: number for number, name in enumerate(NAMES)}
 
 Pairs = npt.NDArray[np.bool_]

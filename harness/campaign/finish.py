@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
-from kv_canary_fuzz.strategies.features.features import ALL_FEATURES, features
+from kv_canary_fuzz.strategies.features.features import expected_features, features
 
 from ..atomic_file import write_atomically
 from ..explaining.explain import explain
@@ -24,7 +24,7 @@ from ..findings.shrinker import shrink
 from ..findings.standing import ledger_notes, standing_of
 from ..judging.opinion import who_stands_alone
 from ..judging.verdict import Verdict, judge, lines_of
-from ..targets.builtin import load_reference, load_target
+from ..targets.builtin import load_other, load_reference, load_target
 from ..targets.target import Target, TargetError
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
@@ -58,7 +58,8 @@ def finish(
     for batch in folder.lost_batches():
         tally.add(explain_lost_batch(settings, folder, batch))
     folder.clear_lost_batches()
-    target, reference = load_target(settings.target), load_reference(settings.reference)
+    target = load_target(settings.target)
+    reference = load_reference(settings.reference, target.contract)
     source = CaseSource(settings, folder)
     ledger = Ledger() if settings.ledger is None else read_ledger(Path(settings.ledger))
     findings = []
@@ -77,7 +78,7 @@ def finish(
     if settings.ledger is not None:
         path = Path(settings.ledger)
         notes = ledger_notes(path, ledger, target, reference, tally.findings)
-    names = ALL_FEATURES[settings.domain]
+    names = expected_features(settings.domain, settings.revision)
     summary = Summary(
         settings=settings,
         target=target.name,
@@ -166,6 +167,7 @@ def _finding(
     if signature.startswith(CRASH):
         script = _write_script(folder, original, target, reference, None)
         return replace(finding, script=script)
+    third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
     small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
     verdict = judge(small.case, target, reference)
@@ -173,7 +175,7 @@ def _finding(
         finding,
         file=_from_here(path),
         lines=small.mismatches,
-        alone=who_stands_alone(small.case, target, reference),
+        alone=who_stands_alone(small.case, target, reference, third),
         script=_write_script(folder, small, target, reference, verdict),
         reproducer=small,
         explanation=None if verdict.agrees else explain(small.case, verdict),

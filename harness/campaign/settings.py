@@ -8,6 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kv_canary_fuzz.reference.contract import CONTRACTS, DOCUMENTED, Contract
+
 MOST_SEED = 2**64 - 1
 
 
@@ -28,16 +30,19 @@ class DomainName(StrEnum):
 class Settings(Struct, frozen=True, kw_only=True):
     """One campaign. It ends after ``cases`` cases or ``seconds``, whichever is given.
 
-    ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins.
+    ``target`` "auto" and ``domain`` "claimed" are asked for and settled before it begins; so is
+    ``contract``, the name of the revision that target and reference follow.
     ``batch`` cases are run together. ``shrink_seconds`` bounds the shrinking of each finding.
     ``replayed`` cases of the folder ``corpus`` are run first, under the indices below 0, and new
-    ones are added to it. ``ledger`` is the file that says which findings are known. ``coverage``
-    asks for the lines and branches of the CUDA source that are reached.
+    ones are added to it. ``ledger`` is the file that says which findings are known. ``third``
+    is the target that says of each finding who stands alone; the scalar model where it is None.
+    ``coverage`` asks for the lines and branches of the CUDA source that are reached.
     """
 
     target: str
     reference: str = "torch"
     domain: DomainName = DomainName.CLAIMED
+    contract: str = DOCUMENTED.name
     seed: Annotated[int, Meta(ge=0)] = 0
     cases: int | None = None
     seconds: float | None = None
@@ -46,7 +51,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     corpus: str | None = None
     replayed: int = 0
     ledger: str | None = None
+    third: str | None = None
     coverage: bool = False
+
+    @property
+    def revision(self) -> Contract:
+        """The revision of the contract that cases are made for."""
+        return CONTRACTS[self.contract]
 
     def check(self) -> None:
         """Raises SettingsError where a number makes no campaign."""

@@ -39,7 +39,7 @@ def run_batches(
     """
     torch.set_num_threads(1)
     target = load_target(settings.target)
-    reference = load_reference(settings.reference)
+    reference = load_reference(settings.reference, target.contract)
     fuzzer = Fuzzer(target, reference)
     source = CaseSource(settings, folder)
     coverage = Coverage()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kv_canary_fuzz.strategies.case import Case, Column
+from kv_canary_fuzz.strategies.case import Case, Column, Source
 from kv_canary_fuzz.strategies.content import Content, expand_words
 
 from .layout import ALIGNMENT, Layout, lay_out, source_region, step_columns, step_flags, step_region
@@ -63,6 +63,12 @@ def fill(batch: Batch, buffer: Bytes) -> None:
         for name, content in _described_regions(case):
             region = regions[name]
             contents.append((base + region.offset, region.size, content))
+        for index, source in enumerate(case.real_kv_sources):
+            start = base + regions[source_region(index)].offset
+            if source.row_gap:
+                _fill_apart(buffer[start : start + source.span], source)
+            else:
+                contents.append((start, source.span, source.content))
         ints[(base + regions["violation_write_index"].offset) // 4] = case.violation_write_index
         words[(base + regions["slot_run_counter"].offset) // 8] = case.slot_run_counter
         words[(base + regions["kernel_run_counter"].offset) // 8] = case.kernel_run_counter
@@ -76,10 +82,15 @@ def fill(batch: Batch, buffer: Bytes) -> None:
 
 
 def _described_regions(case: Case) -> list[tuple[str, Content]]:
-    described = [("canary_buf", case.canary_buf), ("violation_ring", case.violation_ring)]
-    for index, source in enumerate(case.real_kv_sources):
-        described.append((source_region(index), source.content))
-    return described
+    return [("canary_buf", case.canary_buf), ("violation_ring", case.violation_ring)]
+
+
+def _fill_apart(target: Bytes, source: Source) -> None:
+    """Fill rows that lie apart; what lies between them stays."""
+    packed = allocate(source.rows * source.row_bytes)
+    _fill_contents(packed, [(0, packed.size, source.content)])
+    shape, step = (source.rows, source.row_bytes), source.row_step
+    np.lib.stride_tricks.as_strided(target, shape, (step, 1))[:] = packed.reshape(shape)
 
 
 def _fill_guards(target: Bytes) -> None:

@@ -16,7 +16,7 @@ from kv_canary_fuzz.reference import (
 from kv_canary_fuzz.strategies.case import Case, CorruptStep, Flip, VerifyStep, WriteStep
 
 from .faulty import FaultyTensors
-from .layout import Layout, source_region
+from .layout import Layout, in_memory, source_region
 from .tensors import Memory
 
 
@@ -50,9 +50,9 @@ class Binder:
         stride = self._case.slot_stride_bytes
         for edit in step.edits:
             if isinstance(edit, Flip):
-                self._memory.flip(
-                    self._base + self._regions[edit.region].offset + edit.offset, edit.mask
-                )
+                inside = in_memory(self._case, edit.region, edit.offset)
+                start = self._base + self._regions[edit.region].offset
+                self._memory.flip(start + inside, edit.mask)
             elif edit.first != edit.second:
                 first, second = canary + edit.first * stride, canary + edit.second * stride
                 self._memory.swap(first, second, consts.CANARY_SLOT_BYTES)
@@ -76,7 +76,9 @@ class Binder:
         for index, source in enumerate(self._case.real_kv_sources):
             offset, size = self._regions[source_region(index)]
             start = self._base + offset
-            tensor = self._memory.bytes[start : start + size].view(source.rows, source.row_bytes)
+            tensor = self._memory.bytes[start : start + size].as_strided(
+                (source.rows, source.row_bytes), (source.row_step, 1)
+            )
             bound.append(
                 RealKvSource(
                     tensor=tensor,

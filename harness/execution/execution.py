@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 
+from kv_canary_fuzz.reference import RELEASED, Contract, VerifyLaunch, WriteLaunch
 from kv_canary_fuzz.reference import Rows as ProducedRows
-from kv_canary_fuzz.reference import VerifyLaunch, WriteLaunch
 from kv_canary_fuzz.reference.batch import run_verify_batch, run_write_batch
 from kv_canary_fuzz.reference.validation import check_verify, check_write
 from kv_canary_fuzz.strategies.case import Case, CorruptStep
@@ -66,7 +66,7 @@ def step_target(target: Target, case: Case, binder: Binder, number: int) -> Rais
     return None
 
 
-def run_reference(batch: Batch, memory: Memory) -> Run:
+def run_reference(batch: Batch, memory: Memory, contract: Contract = RELEASED) -> Run:
     """Run the torch reference on every case, the same step of all cases together."""
     run = Run()
     binders = [
@@ -75,11 +75,13 @@ def run_reference(batch: Batch, memory: Memory) -> Run:
     ]
     longest = max((len(case.steps) for case in batch.cases), default=0)
     for number in range(longest):
-        step_reference(batch.cases, binders, number, run)
+        step_reference(batch.cases, binders, number, run, contract)
     return run
 
 
-def step_reference(cases: tuple[Case, ...], binders: list[Binder], number: int, run: Run) -> None:
+def step_reference(
+    cases: tuple[Case, ...], binders: list[Binder], number: int, run: Run, contract: Contract
+) -> None:
     """Run step ``number`` of all cases that have one, and add what it did to ``run``."""
     writes: list[tuple[int, WriteLaunch]] = []
     verifies: list[tuple[int, VerifyLaunch]] = []
@@ -93,10 +95,10 @@ def step_reference(cases: tuple[Case, ...], binders: list[Binder], number: int, 
         try:
             launch = binders[index].launch(number)
             if isinstance(launch, WriteLaunch):
-                check_write(launch)
+                check_write(launch, contract=contract)
                 writes.append((index, launch))
             else:
-                check_verify(launch)
+                check_verify(launch, contract=contract)
                 verifies.append((index, launch))
         except ValueError as error:
             run.raised[index, number] = Raised.of(error)

@@ -16,6 +16,7 @@ from kv_canary_fuzz.strategies.prng import case_at
 
 from ..judging.comparison import differing_cases
 from ..judging.expectation import expectation_broken
+from ..judging.own_rows import own_rows
 from ..targets.target import Target
 from .arena import Batch, Bytes, allocate, fill, lay_out_batch
 from .execution import Run, run_reference, run_target
@@ -39,7 +40,8 @@ class Fuzzer:
     """Runs batches of generated cases on a target and on a reference.
 
     ``reference`` None is the torch reference, which alone runs a batch at once; any other target
-    can stand in its place, and then gives the bytes, while the rows come from the torch reference.
+    can stand in its place. Then the torch reference's rows only save asking that target for its
+    own where they explain all that differs.
     """
 
     def __init__(self, target: Target, reference: Target | None = None) -> None:
@@ -50,7 +52,8 @@ class Fuzzer:
 
     def generate(self, seed: int, indices: Iterable[int], domain: str) -> list[Case]:
         started = perf_counter()
-        cases = [case_at(seed, index, domain) for index in indices]
+        contract = self._target.contract
+        cases = [case_at(seed, index, domain, contract) for index in indices]
         self.stages = self.stages.plus(StageSeconds(generate=perf_counter() - started))
         return cases
 
@@ -60,20 +63,23 @@ class Fuzzer:
         batch = lay_out_batch(cases)
         expected, found, other = self._fresh_buffers(batch)
         times.append(perf_counter())
-        run = run_reference(batch, Memory(expected, "cpu"))
+        run = run_reference(batch, Memory(expected, "cpu"), self._target.contract)
         base = run
         if self._reference is not None:
             base, expected = self._run(self._reference, batch, other)
         times.append(perf_counter())
         target_run, found = self._run(self._target, batch, found)
         times.append(perf_counter())
-        differing = set(
-            differing_cases(
-                batch, Run(raised=base.raised, rows=run.rows), target_run, expected, found
-            )
-        )
-        for position, case in enumerate(cases):
-            if expectation_broken(expected_bits(case), run, position):
+        compared = Run(raised=base.raised, rows=run.rows)
+        differing = set(differing_cases(batch, compared, target_run, expected, found))
+        if self._reference is not None and differing:
+            for position in differing:
+                for step, rows in enumerate(own_rows(cases[position], self._reference)):
+                    compared.rows[position, step] = rows
+            differing = set(differing_cases(batch, compared, target_run, expected, found))
+        contract = self._target.contract
+        for position, case in enumerate(cases if self._reference is None else ()):
+            if expectation_broken(expected_bits(case, contract), run, position):
                 differing.add(position)
         times.append(perf_counter())
         fill_s, reference_s, target_s, compare_s = np.diff(times).tolist()

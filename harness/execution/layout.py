@@ -47,6 +47,28 @@ class Layout(NamedTuple):
         return None
 
 
+def in_memory(case: Case, region: str, offset: int) -> int:
+    """Where a byte that a case names by its offset lies, from the start of its region.
+
+    Cases count the bytes of a source's rows alone, also where rows lie apart.
+    """
+    for index, source in enumerate(case.real_kv_sources):
+        if source.row_gap and region == source_region(index):
+            row, column = divmod(offset, source.row_bytes)
+            return row * source.row_step + column
+    return offset
+
+
+def between_rows(case: Case, region: str, offset: int) -> bool:
+    """Whether the byte of a region lies between two rows of a source, where it is nobody's."""
+    return any(
+        source.row_gap
+        and region == source_region(index)
+        and offset % source.row_step >= source.row_bytes
+        for index, source in enumerate(case.real_kv_sources)
+    )
+
+
 def source_region(index: int) -> str:
     return f"real_kv_sources[{index}].tensor"
 
@@ -115,7 +137,7 @@ def lay_out(case: Case) -> Layout:
     place("slot_run_counter", 8, WORD_ALIGNMENT)
     place("kernel_run_counter", 8, WORD_ALIGNMENT)
     for index, source in enumerate(case.real_kv_sources):
-        place(source_region(index), source.rows * source.row_bytes, SOURCE_ALIGNMENT)
+        place(source_region(index), source.span, SOURCE_ALIGNMENT)
     for number, step in enumerate(case.steps):
         first = case.steps.index(step)
         if first < number:

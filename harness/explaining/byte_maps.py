@@ -133,7 +133,7 @@ def _region_map(case: Case, verdict: Verdict, name: str) -> ByteMap:
     drawn = _stretches(verdict, region, name, width)
     if source is None:
         return drawn
-    columns = case.real_kv_sources[int(source[1])].row_bytes
+    columns = case.real_kv_sources[int(source[1])].row_step
     lines = tuple(
         ByteLine(_source_label(line.label, columns), line.expected, line.found)
         for line in drawn.lines
@@ -141,8 +141,8 @@ def _region_map(case: Case, verdict: Verdict, name: str) -> ByteMap:
     return ByteMap(name, "16 bytes", drawn.groups, lines, drawn.more)
 
 
-def _source_label(offset: str, row_bytes: int) -> str:
-    row, column = divmod(int(offset.removeprefix("+")), row_bytes)
+def _source_label(offset: str, row_step: int) -> str:
+    row, column = divmod(int(offset.removeprefix("+")), row_step)
     return f"row {row} +{column}"
 
 

@@ -16,6 +16,7 @@ from kv_canary_fuzz.strategies.case import (
     CorruptStep,
     Edit,
     Flip,
+    Source,
     Step,
     VerifyStep,
     WriteStep,
@@ -24,7 +25,8 @@ from kv_canary_fuzz.strategies.content import Content
 
 from ..execution.layout import step_columns, step_flags
 from ..judging.mismatch import Rank
-from ..judging.verdict import Verdict, judge, with_room
+from ..judging.own_rows import with_room
+from ..judging.verdict import Verdict, judge
 from ..targets.target import Target
 from .reproducer import Reproducer
 from .script_checks import Check, check_of, stored_rows
@@ -109,7 +111,7 @@ def _head(found: Reproducer, target: Target, check: Check) -> Iterator[str]:
     yield f'"""{found.signature}; found by kv-canary-fuzz, seed {found.seed} case {found.index}."""'
     yield "from types import SimpleNamespace as Bag"
     yield "import torch"
-    yield from target_lines(target, found.case.schedule)
+    yield from target_lines(target, found.case)
     yield f"DEVICE = {target.device!r}"
     case = check.case
     contents = [case.canary_buf, case.violation_ring, *(s.content for s in case.real_kv_sources)]
@@ -137,7 +139,7 @@ def _joined(head: str, parts: list[str], tail: str, compact: bool) -> Iterator[s
 
 def _state(case: Case) -> list[str]:
     sources = "".join(
-        f"Bag(tensor={_u8(s.rows, s.row_bytes, s.content)}, page_size={s.page_size}, "
+        f"Bag(tensor={_source(s)}, page_size={s.page_size}, "
         f"num_bytes_per_token={s.num_bytes_per_token}, read_bytes={s.read_bytes}), "
         for s in case.real_kv_sources
     )
@@ -149,6 +151,13 @@ def _state(case: Case) -> list[str]:
         f"kernel_run_counter=i64([{case.kernel_run_counter}])",
         f"real_kv_sources=({sources}), real_kv_hash_mode={case.real_kv_hash_mode}",
     ]
+
+
+def _source(source: Source) -> str:
+    packed = _u8(source.rows, source.row_bytes, source.content)
+    if not source.row_gap:
+        return packed
+    return f"torch.nn.functional.pad({packed}, (0, {source.row_gap}))[:, :{source.row_bytes}]"
 
 
 def _u8(rows: int, width: int, content: Content) -> str:
@@ -177,10 +186,10 @@ def _step(number: int, step: Step, compact: bool) -> Iterator[str]:
 
 def _edit_line(edit: Edit) -> str:
     if isinstance(edit, Flip):
-        region = 'state["canary_buf"]'
-        if edit.region != "canary_buf":
-            region = f'state["real_kv_sources"][{edit.region[len("real_kv_sources[")]}].tensor'
-        return f"{region}.view(-1)[{edit.offset}] ^= {edit.mask}"
+        if edit.region == "canary_buf":
+            return f'state["canary_buf"].view(-1)[{edit.offset}] ^= {edit.mask}'
+        tensor = f'state["real_kv_sources"][{edit.region[len("real_kv_sources[")]}].tensor'
+        return f"{tensor}[divmod({edit.offset}, {tensor}.size(1))] ^= {edit.mask}"
     pair, swapped = f"[{edit.first}, {edit.second}]", f"[{edit.second}, {edit.first}]"
     return f'state["canary_buf"][{pair}, :32] = state["canary_buf"][{swapped}, :32]'
 

@@ -10,7 +10,7 @@ from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.strategies.case import Case, WriteStep
 
 from ..execution.arena import Bytes
-from ..execution.layout import Layout
+from ..execution.layout import Layout, between_rows
 from ..execution.outcome import Rows
 from .comparison import ring_rows
 from .mismatch import MOST_DIFFERENCES, Mismatch, Rank, hash_text
@@ -50,6 +50,8 @@ def differences(
         place = layout.locate(offset)
         if place is None:
             guards.setdefault(_guard_name(layout, offset), offset)
+        elif between_rows(case, *place):
+            guards.setdefault(f"bytes between the rows of {place[0]}", offset)
         else:
             by_region.setdefault(place[0], []).append(place[1])
     for region, inside in by_region.items():

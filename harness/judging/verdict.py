@@ -8,8 +8,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from kv_canary_fuzz.reference import RELEASED, Contract
 from kv_canary_fuzz.strategies.case import Case, Step
-from kv_canary_fuzz.strategies.content import Content
 from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
 
 from ..execution.arena import Bytes, allocate, fill, lay_out_batch
@@ -23,6 +23,7 @@ from ..targets.target import Target
 from .differences import differences
 from .expectation import expectation_mismatch
 from .mismatch import Mismatch, Rank, first_cause, step_kind
+from .own_rows import SPARE_ROWS, own_rows, with_room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,6 @@ class Verdict:
         return not self.mismatches
 
 
-SPARE_ROWS = 16
-POISON = Content(fill=0xAA)
-
 MOST_LINES = 8
 """Differences that a reproducer lists; running it shows the rest."""
 
@@ -58,14 +56,18 @@ def lines_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 class Side:
-    """One implementation's fresh memory for one case, advanced step by step."""
+    """One implementation's fresh memory for one case, advanced step by step.
 
-    def __init__(self, case: Case, target: Target | None) -> None:
+    ``contract`` is the revision that the torch reference follows; a target follows its own.
+    """
+
+    def __init__(self, case: Case, target: Target | None, contract: Contract = RELEASED) -> None:
         batch = lay_out_batch([case])
         buffer = allocate(batch.size)
         fill(batch, buffer)
         self._case = case
         self._target = target
+        self._contract = contract
         self._memory = Memory(buffer, target.device if target else "cpu")
         self._layout = batch.layouts[0]
         self._binder = Binder(case, self._layout, self._memory, 0)
@@ -83,7 +85,7 @@ class Side:
         Launches that are not put eagerly are put anew from the first on, as a batch would.
         """
         if self._target is None:
-            step_reference((self._case,), [self._binder], number, self.run)
+            step_reference((self._case,), [self._binder], number, self.run, self._contract)
             return self.run.raised.get((0, number))
         step = partial(step_target, self._target, self._case, self._binder)
         if self._contents is None:
@@ -99,9 +101,10 @@ class Side:
 def judge(case: Case, target: Target, reference: Target | None = None) -> Verdict:
     """Run ``case`` on fresh memory on both sides and compare after every step.
 
-    The reference is the torch reference unless another target is given. A reference that breaks
-    what the grammar knows about the case's rows is a mismatch as well. Where rows were lost for
-    want of room in the ring, they are looked at in a copy of the case that has room.
+    The reference is the torch reference unless another target is given. A torch reference that
+    breaks what the grammar knows about the case's rows is a mismatch as well; it has no say where
+    two targets are compared. Where rows were lost for want of room in the ring, they are looked at
+    in a copy of the case that has room.
     """
     verdict, appended = _judge(case, target, reference)
     ranks = {mismatch.rank for mismatch in verdict.mismatches}
@@ -121,34 +124,26 @@ def judge(case: Case, target: Target, reference: Target | None = None) -> Verdic
     return dataclasses.replace(verdict, mismatches=ordered, signature=signature)
 
 
-def with_room(case: Case, rows: int) -> Case:
-    """``case`` with a ring that holds twice ``rows`` rows, empty at first."""
-    room = 2 * rows + 2 * SPARE_ROWS
-    return replace(case, ring_capacity=room, violation_write_index=0, violation_ring=POISON)
-
-
 def _with_room(mismatch: Mismatch, step: int) -> Mismatch:
     return replace(mismatch, place=f"{mismatch.place} (step {step}, had the ring room)")
 
 
 def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdict, int]:
-    """The verdict on the case as it is, and how many rows the torch reference appended."""
+    """The verdict on the case as it is, and how many rows the reference appended."""
     layout = lay_out_batch([case]).layouts[0]
-    model = Side(case, None)
-    left = Side(case, reference) if reference else model
+    left = Side(case, reference, target.contract)
     right = Side(case, target)
     initial = left.bytes().copy()
-    known = expected_bits(case)
+    known = expected_bits(case, target.contract) if reference is None else ()
+    own = list(own_rows(case, reference)) if reference else []
     produced: list[tuple[int, Rows]] = []
     number, found = -1, list[Mismatch]()
     for number, _ in enumerate(case.steps):
-        model_raised = model.advance(number)
-        left_raised = model_raised if left is model else left.advance(number)
-        right_raised = right.advance(number)
-        produced.append((number, model.run.rows_of(0, number)))
+        left_raised, right_raised = left.advance(number), right.advance(number)
+        produced.append((number, own[number] if own else left.run.rows_of(0, number)))
         found = [
             *_exception_mismatch(left_raised, right_raised),
-            *expectation_mismatch(known[number], produced[-1][1]),
+            *(expectation_mismatch(known[number], produced[-1][1]) if known else ()),
             *differences(case, layout, produced, initial, left.bytes(), right.bytes()),
         ]
         if found:

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kv_canary_fuzz.reference import DOCUMENTED
+
 from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
@@ -56,6 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what holds where nothing else is said (default: pull-request)",
     )
     group.addoption("--kv-corpus", type=Path, help="corpus: replayed first, and added to")
+    group.addoption("--kv-third", help="who says who stands alone (default: the scalar model)")
+    group.addoption("--kv-sglang", type=Path, help="source tree that sglang's targets are from")
+    group.addoption("--kv-patch", type=Path, help="unified diff for a copy of sglang's source")
     group.addoption(
         "--kv-coverage",
         action="store_true",
@@ -73,9 +78,11 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         config.stash[PLAN] = CampaignPlan.of(config.option)
         _count(config, fresh=True)
+        settings = config.stash[PLAN].settings
+        contract = DOCUMENTED
         if config.option.kv_target:
-            load_target(config.option.kv_target)
-        load_reference(config.option.kv_reference)
+            contract = load_target(settings.target).contract
+        load_reference(settings.reference, contract)
     except (TargetError, CorpusError, LedgerError, ReproducerError, SettingsError) as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -133,7 +140,8 @@ def kv_target(request: pytest.FixtureRequest) -> Target:
 @pytest.fixture(scope="session")
 def kv_agrees(request: pytest.FixtureRequest, kv_target: Target) -> Any:
     """``kv_agrees(case)`` fails where target and reference differ; for Hypothesis tests too."""
-    reference = load_reference(request.config.stash[PLAN].settings.reference)
+    name = request.config.stash[PLAN].settings.reference
+    reference = load_reference(name, kv_target.contract)
     return lambda case: assert_agrees(case, kv_target, reference)
 
 

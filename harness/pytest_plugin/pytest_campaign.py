@@ -56,6 +56,9 @@ class CampaignPlan(Struct, frozen=True):
             shrink_seconds=option.kv_shrink_seconds,
             corpus=option.kv_corpus,
             ledger=option.kv_ledger,
+            sglang=option.kv_sglang,
+            patch=option.kv_patch,
+            third=option.kv_third,
             coverage=option.kv_coverage,
         )
         root = Path(option.kv_out or default_folder(settings.seed)).absolute()
@@ -71,7 +74,7 @@ class CampaignPlan(Struct, frozen=True):
         original = describe(settings, case, -1, verdict.signature, lines_of(verdict))
         path = self.folder.reproducer_path(verdict.signature)
         target = load_target(self.settings.target)
-        reference = load_reference(self.settings.reference)
+        reference = load_reference(self.settings.reference, target.contract)
         shrink_to_file(original, target, reference, path, self.settings.shrink_seconds)
         return path
 

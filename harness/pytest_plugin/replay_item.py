@@ -49,8 +49,9 @@ class ReproducerItem(pytest.Item):
     def runtest(self) -> None:
         found = self._reproducer
         target = load_target(self.config.option.kv_target or found.target)
+        reference = load_reference(found.reference, target.contract)
         try:
-            assert_agrees(found.case, target, load_reference(found.reference))
+            assert_agrees(found.case, target, reference)
         except CaseMismatch as mismatch:
             signature = mismatch.verdict.signature
             if self._ledger().knows(target.name, signature):

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kv_canary_fuzz.reference.contract import CONTRACTS, RELEASED, Contract
 from kv_canary_fuzz.strategies.classify import Domain
 
 from .large import LARGE_PREFIX, large_target
@@ -18,18 +19,20 @@ if TYPE_CHECKING:
     from kv_canary_fuzz.kernels.planted import PlantedBug
 
 PLANTED_PREFIX = "planted:"
+SGLANG, SGLANG_REFERENCE = "sglang", "sglang-reference"
+REVISION_MARK = "@"
+"""Between a target's name and the revision of the contract that it is asked to follow."""
 
 COVERAGE_FOLDER = "KV_CANARY_FUZZ_COVERAGE"
 """The environment variable that names the folder into which emulated targets count."""
 
 
-def _emulated() -> Target:
+def _emulated(contract: Contract) -> Target:
     from kv_canary_fuzz.kernels import counted, emulated
 
     counts = _counts()
-    return _emulated_target(
-        "emulated", emulated.build if counts is None else partial(counted.build, counts)
-    )
+    build = emulated.build if counts is None else partial(counted.build, counts)
+    return _emulated_target("emulated", build, contract)
 
 
 def _counts() -> Path | None:
@@ -37,26 +40,29 @@ def _counts() -> Path | None:
     return Path(folder) if folder else None
 
 
-def _planted(name: str) -> Target:
+def _planted(name: str, contract: Contract) -> Target:
     from kv_canary_fuzz.kernels import planted
 
     known = [bug.name for bug in planted_bugs()]
     if name not in known:
         raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
-    return _emulated_target(
-        PLANTED_PREFIX + name, partial(planted.build_planted, name, counts=_counts())
-    )
+    build = partial(planted.build_planted, name, counts=_counts())
+    return _emulated_target(PLANTED_PREFIX + name, build, contract)
 
 
-def _emulated_target(name: str, build: Callable[[], Any]) -> Target:
-    return target_of(name, _built(build))
+def _emulated_target(name: str, build: Callable[[], Any], contract: Contract) -> Target:
+    kernels = _built(build)
+    kernels.contract = contract
+    return replace(target_of(name, kernels), contract=contract)
 
 
-def _cuda() -> Target:
+def _cuda(contract: Contract) -> Target:
     from kv_canary_fuzz.kernels import gpu
 
+    kernels = _built(gpu.build)
+    kernels.contract = contract
     streams = streams_of("cuda", captures=True)
-    return replace(target_of("cuda", _built(gpu.build)), device="cuda", streams=streams)
+    return replace(target_of("cuda", kernels), device="cuda", contract=contract, streams=streams)
 
 
 def _built(build: Callable[[], Any]) -> Any:
@@ -69,48 +75,49 @@ def _built(build: Callable[[], Any]) -> Any:
         raise TargetError(str(error)) from error
 
 
-def _torch() -> Target:
-    from kv_canary_fuzz import reference
+def _torch(contract: Contract) -> Target:
+    from kv_canary_fuzz.reference.batch import torch_reference
 
-    return Target(
-        name="torch",
-        device="cpu",
-        write=reference.launch_canary_write_kernel_torch_reference,
-        verify=reference.launch_canary_verify_kernel_torch_reference,
-    )
+    return replace(target_of("torch", torch_reference(contract)), contract=contract)
 
 
-def _scalar() -> Target:
-    from kv_canary_fuzz.reference import scalar_model
+def _scalar(contract: Contract) -> Target:
+    from kv_canary_fuzz.reference.scalar_model import scalar_model
 
-    return target_of("scalar", scalar_model)
+    return replace(target_of("scalar", scalar_model(contract)), contract=contract)
 
 
-def _sglang_reference() -> Target:
+def _sglang_reference(where: str) -> Target:
     from .sglang import load_sglang_reference
 
-    write, verify = load_sglang_reference()
+    write, verify, tree = load_sglang_reference(where)
     return Target(
-        name="sglang-reference",
+        name=_placed(SGLANG_REFERENCE, where),
         device="cpu",
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
+        contract=tree.contract,
     )
 
 
-def _sglang() -> Target:
+def _sglang(where: str) -> Target:
     from .sglang import load_sglang_kernels
 
-    write, verify = load_sglang_kernels()
+    write, verify, tree = load_sglang_kernels(where)
     return Target(
-        name="sglang",
+        name=_placed(SGLANG, where),
         device="cuda",
         write=write,
         verify=verify,
         domains=frozenset({Domain.VALID}),
+        contract=tree.contract,
         streams=streams_of("cuda", captures=True),
     )
+
+
+def _placed(name: str, where: str) -> str:
+    return f"{name}:{where}" if where else name
 
 
 def planted_bugs() -> tuple[PlantedBug, ...]:
@@ -134,8 +141,9 @@ def load_line_counts(folder: Path) -> Mapping[str, Sequence[tuple[str, int, int,
 
 def countable_target(name: str) -> str:
     """The target that counts what it reaches where ``name`` is asked for. Raises TargetError."""
-    if name in ("auto", "emulated"):
-        return "emulated"
+    plain, mark, revision = name.partition(REVISION_MARK)
+    if plain in ("auto", "emulated"):
+        return f"emulated{mark}{revision}"
     if name.startswith(PLANTED_PREFIX):
         return name
     raise TargetError(
@@ -152,7 +160,7 @@ def load_traced_target() -> tuple[Target, Callable[[], frozenset[int]]]:
     from kv_canary_fuzz.kernels import emulated
 
     kernels = _built(lambda: emulated.build(trace_blocks=True))
-    return _emulated_target("emulated", lambda: kernels), kernels.take_blocks
+    return _emulated_target("emulated", lambda: kernels, RELEASED), kernels.take_blocks
 
 
 def load_limits() -> Any:
@@ -165,54 +173,110 @@ def load_limits() -> Any:
     return _built(limits.Limits)
 
 
-BUILTIN: dict[str, tuple[str, Callable[[], Target]]] = {
+BUILTIN: dict[str, tuple[str, Callable[[Contract], Target]]] = {
     "emulated": ("our CUDA source, run on the CPU", _emulated),
     "cuda": ("our CUDA source on a GPU", _cuda),
     "torch": ("our torch reference", _torch),
     "scalar": ("the contract in plain Python integers", _scalar),
-    "sglang": ("the CUDA kernels of an installed sglang, on a GPU", _sglang),
-    "sglang-reference": ("the torch reference of an installed sglang", _sglang_reference),
+    SGLANG: ("the CUDA kernels of an installed sglang, on a GPU", lambda _: _sglang("")),
+    SGLANG_REFERENCE: (
+        "the torch reference of an installed sglang",
+        lambda _: _sglang_reference(""),
+    ),
 }
+
+OURS = ("emulated", "cuda", "torch", "scalar")
+"""Targets that follow any revision of the contract, and the newest where none is asked for."""
 
 
 def load_target(name: str) -> Target:
     """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
 
-    ``large:NAME`` is the target NAME under launches in huge memory, see `large`. ``auto`` is what
-    `auto_target` gives. Raises TargetError with one line.
+    ``auto`` is what `auto_target` gives, and ``large:NAME`` the target NAME under launches in huge
+    memory, see `large`. Behind the name of a target of ours, ``@REVISION`` says which revision of
+    the contract it follows; ``sglang:WHERE`` and ``sglang-reference:WHERE`` are of another tree
+    than the installed one (see `sglang_names`). Raises TargetError.
     """
-    if name == "auto":
-        return auto_target()
     if name.startswith(LARGE_PREFIX):
         return large_target(load_target(name.removeprefix(LARGE_PREFIX)))
-    if name.startswith(PLANTED_PREFIX):
-        return _planted(name.removeprefix(PLANTED_PREFIX))
-    if name in BUILTIN:
-        return BUILTIN[name][1]()
-    try:
-        return load_module_target(name)
-    except TargetError as error:
-        raise TargetError(f"{error}; built-in targets: {', '.join(BUILTIN)}") from error
+    named, _, where = name.partition(":")
+    if where and named in (SGLANG, SGLANG_REFERENCE):
+        return _sglang(where) if named == SGLANG else _sglang_reference(where)
+    plain, mark, revision = name.partition(REVISION_MARK)
+    contract = _asked_for(plain, revision) if mark else RELEASED
+    if plain == "auto":
+        target = auto_target(contract)
+    elif plain.startswith(PLANTED_PREFIX):
+        target = _planted(plain.removeprefix(PLANTED_PREFIX), contract)
+    elif plain in BUILTIN:
+        target = BUILTIN[plain][1](contract)
+    else:
+        try:
+            return load_module_target(name)
+        except TargetError as error:
+            raise TargetError(f"{error}; built-in targets: {', '.join(BUILTIN)}") from error
+    return replace(target, name=f"{target.name}{mark}{revision}")
 
 
-def load_reference(name: str) -> Target | None:
+def sglang_names(
+    target: str, reference: str, tree: Path | None, patch: Path | None
+) -> tuple[str, str]:
+    """The names of target and reference where sglang's are taken from a source tree.
+
+    ``patch`` is applied to the target alone. Raises TargetError where what is given is for none.
+    """
+    theirs = (SGLANG, SGLANG_REFERENCE)
+    if patch is not None and target not in theirs:
+        raise TargetError(f"a patch is for the targets {' and '.join(theirs)}, not for {target}")
+    if tree is not None and target not in theirs and reference not in theirs:
+        raise TargetError(f"a source tree is for the targets {' and '.join(theirs)} alone")
+    where = "" if tree is None else str(tree.resolve())
+    patched = where if patch is None else f"{where}::{patch.resolve()}"
+    return (
+        _placed(target, patched) if target in theirs else target,
+        _placed(reference, where) if reference in theirs else reference,
+    )
+
+
+def _asked_for(plain: str, revision: str) -> Contract:
+    if revision not in CONTRACTS:
+        raise TargetError(
+            f"no revision {revision!r} of the contract; there are: {', '.join(CONTRACTS)}"
+        )
+    if plain not in (*OURS, "auto") and not plain.startswith(PLANTED_PREFIX):
+        raise TargetError(f"target {plain!r} follows one revision; {', '.join(OURS)} follow any")
+    return CONTRACTS[revision]
+
+
+def load_reference(name: str, contract: Contract) -> Target | None:
     """The target to compare with; None for ``torch``, which the harness runs in batches.
 
-    It does not count what it reaches: that is asked of the target.
+    It is as `load_other` gives it, and does not count what it reaches: that is asked of the target.
     """
     if name == "torch":
         return None
     counts = os.environ.pop(COVERAGE_FOLDER, None)
     try:
-        return load_target(name)
+        return load_other(name, contract)
     finally:
         if counts is not None:
             os.environ[COVERAGE_FOLDER] = counts
 
 
-def auto_target() -> Target:
+def load_other(name: str, contract: Contract) -> Target:
+    """A target that another one is held against, which follows ``contract``.
+
+    One of ours follows that revision, unless its name asks for another.
+    """
+    ours = name in OURS or (name.startswith(PLANTED_PREFIX) and REVISION_MARK not in name)
+    if not ours:
+        return load_target(name)
+    return replace(load_target(f"{name}{REVISION_MARK}{contract.name}"), name=name)
+
+
+def auto_target(contract: Contract = RELEASED) -> Target:
     """The CUDA source where it runs best: on a GPU where that can be had, else emulated."""
     try:
-        return _cuda()
+        return _cuda(contract)
     except TargetError:
-        return _emulated()
+        return _emulated(contract)

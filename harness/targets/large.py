@@ -119,8 +119,8 @@ class _Large:
         key = place, narrow.device
         buffer = self._buffers.get(key)
         if buffer is None or buffer.numel() < rows * step:
-            size = -(-rows * step // 8) * 8
-            buffer = _zeros(size, narrow.device)
+            usual = 3 * (self._expanse.reach // 2 + 64)  # what three rows take, the most of any
+            buffer = _zeros(-(-max(rows * step, usual) // 8) * 8, narrow.device)
             self._buffers[key] = buffer
         return buffer[: rows * step].view(rows, step)
 

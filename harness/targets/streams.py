@@ -41,6 +41,8 @@ class CudaStreams:
         self.captures = captures
         self._device = torch.device(device)
         self._side: torch.cuda.Stream | None = None
+        self._latest: torch.cuda.CUDAGraph | None = None
+        self._kept: list[torch.cuda.CUDAGraph] = []
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -50,14 +52,20 @@ class CudaStreams:
 
     def captured(self, work: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
+        # Graphs share one pool of memory, which lasts as long as any graph that uses it. A capture
+        # that fails leaves its pool, and what torch knows of it, unusable: the next has a new one.
+        latest, self._latest = self._latest, None
+        pool = None if latest is None else latest.pool()
+        self._kept.append(graph)
         with self._on_side_stream():
-            graph.capture_begin()
+            graph.capture_begin(pool)
             try:
                 work()
             finally:
                 with warnings.catch_warnings():  # a graph of refused launches is empty
                     warnings.simplefilter("ignore", UserWarning)
                     graph.capture_end()
+        self._latest = self._kept.pop()
 
         def replay() -> None:
             with torch.cuda.device(self._device):

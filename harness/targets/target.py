@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kv_canary_fuzz.reference.contract import CONTRACTS, DOCUMENTED, Contract
 from kv_canary_fuzz.strategies.classify import Domain
 
 from .streams import CudaStreams, Streams
@@ -33,8 +34,9 @@ class Target:
     """One implementation under test.
 
     ``device`` is where its tensors live, as torch spells it. ``domains`` are those it claims to
-    handle. ``set_schedule`` chooses an interleaving, where the implementation has that.
-    ``streams`` is what its device can do with launches; without it they are put eagerly.
+    handle, ``contract`` is the revision of the contract that it follows. ``set_schedule`` chooses
+    an interleaving, where the implementation has that. ``streams`` is what its device can do with
+    launches; without it they are put eagerly.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Target:
     write: Launcher
     verify: Launcher
     domains: frozenset[Domain] = CLAIMABLE
+    contract: Contract = DOCUMENTED
     set_schedule: Callable[[int], None] | None = None
     streams: Streams | None = None
 
@@ -50,9 +53,10 @@ def target_of(name: str, offer: Any) -> Target:
     """The target that an object or module offers.
 
     It needs the two launchers, under the contract's names; ``DEVICE`` (default "cpu"), ``DOMAINS``
-    (default all: "valid", "hardened", "refused"), ``set_schedule`` and ``CAPTURES`` (default False:
-    whether its launches can be captured in a CUDA graph) are optional. Raises TargetError where a
-    launcher is missing or a domain is none of the three.
+    (default all: "valid", "hardened", "refused"), ``CONTRACT`` (a revision's name, default
+    "2026-08-28"), ``set_schedule`` and ``CAPTURES`` (default False: whether its launches can be
+    captured in a CUDA graph) are optional. Raises TargetError where a launcher is missing, a domain
+    is none of the three or a revision is unknown.
     """
     missing = [
         n for n in (WRITE_LAUNCHER, VERIFY_LAUNCHER) if not callable(getattr(offer, n, None))
@@ -66,6 +70,7 @@ def target_of(name: str, offer: Any) -> Target:
         write=getattr(offer, WRITE_LAUNCHER),
         verify=getattr(offer, VERIFY_LAUNCHER),
         domains=_claimed(name, getattr(offer, "DOMAINS", None)),
+        contract=_followed(name, getattr(offer, "CONTRACT", DOCUMENTED.name)),
         set_schedule=getattr(offer, "set_schedule", None),
         streams=streams_of(device, captures=bool(getattr(offer, "CAPTURES", False))),
     )
@@ -85,6 +90,13 @@ def _claimed(name: str, names: Iterable[str] | None) -> frozenset[Domain]:
     if unknown:
         raise TargetError(f"target {name!r} claims {unknown}, none of {sorted(known)}")
     return frozenset(known[domain] for domain in names)
+
+
+def _followed(name: str, revision: str) -> Contract:
+    if revision not in CONTRACTS:
+        known = ", ".join(CONTRACTS)
+        raise TargetError(f"target {name!r} follows contract {revision!r}; there are: {known}")
+    return CONTRACTS[revision]
 
 
 def load_module_target(dotted: str) -> Target:

@@ -12,12 +12,12 @@ from .corrupt import corrupt_features
 from .hardened import state_features as hardened_state
 from .hardened import verify_features as hardened_verify
 from .hardened import write_features as hardened_write
-from .names import ALL_FEATURES, STATE
+from .names import ALL_FEATURES, STATE, STRIDED, expected_features
 from .state import state_features
 from .verify import verify_features
 from .write import write_features
 
-__all__ = ["ALL_FEATURES", "features"]
+__all__ = ["ALL_FEATURES", "STRIDED", "expected_features", "features"]
 
 _KINDS = tuple(f"kernel_kind:{tag.name}" for tag in CanaryLaunchTag)
 _LAUNCHINGS = {name: f"launching:{name}" for name in LAUNCHINGS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kv_canary_fuzz.reference.contract import Contract
 from kv_canary_fuzz.reference.enums import CanaryLaunchTag, RealKvHashMode
 
 from ..case import LAUNCHINGS
@@ -88,10 +89,19 @@ REFUSED = (
     *_family("refused_at", "first", "last", "between"),
 )
 
+STRIDED = _family("rows", "apart", "whole_rows_between")
+"""What a contract that allows strided rows adds to every domain."""
+
 ALL_FEATURES = {
     "valid": VALID,
     "hardened": VALID + HARDENED,
     "refused": VALID + REFUSED,
     "all": VALID + HARDENED + REFUSED,
 }
-"""Every feature that a campaign of this domain should meet."""
+"""Every feature that a campaign of this domain should meet, under any contract."""
+
+
+def expected_features(domain: str, contract: Contract) -> tuple[str, ...]:
+    """Every feature that a campaign of this domain should meet under a contract."""
+    names = ALL_FEATURES[domain]
+    return names + STRIDED if contract.strided_rows else names

@@ -60,6 +60,10 @@ def _source(source: Source, num_slots: int, found: set[str]) -> None:
         found.add("token_bytes:144-400" if token_bytes <= 400 else f"token_bytes:{token_bytes}")
     tight = source.row_bytes == page * token_bytes
     found.add("source:tight_rows" if tight else "source:row_padding")
+    if source.row_gap and source.rows > 1:
+        found.add("rows:apart")
+        if source.row_gap >= source.row_bytes:
+            found.add("rows:whole_rows_between")
     if source.read_bytes < token_bytes:
         found.add("source:short_read")
     if (source.rows - 1) * page >= num_slots:

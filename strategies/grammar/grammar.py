@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
+
 from ..case import Case, CorruptStep, Step
 from ..draw import Draw, spread
 from ..faults import draw_faults
@@ -11,6 +13,7 @@ from .book import Book
 from .corruptions import draw_corruption
 from .hardening import harden
 from .state import draw_state
+from .strides import spread_rows
 from .variation import vary
 from .verify_plan import draw_verify, draw_wide_verify
 from .write_plan import draw_wide_write, draw_write
@@ -54,10 +57,12 @@ def _refuse(draw: Draw, case: Case) -> Case:
     return replace(case, steps=(*case.steps[:at], refused, *case.steps[at:]))
 
 
-def draw_case(draw: Draw, domain: str = "valid") -> Case:
+def draw_case(draw: Draw, domain: str = "valid", contract: Contract = DOCUMENTED) -> Case:
     """A case of one of `DOMAINS`, or of a mixture of them. Raises ValueError for another name.
 
-    Every case drawn is well-formed, and `classify` puts it into the domain asked for.
+    Every case drawn is well-formed, and `classify` puts it into the domain asked for. What a
+    revision of the contract allows beyond the documented one is drawn last, so that a stream gives
+    the same case under each but for that.
     """
     if domain not in DOMAINS:
         raise ValueError(f"domain {domain!r} is none of {', '.join(DOMAINS)}")
@@ -68,4 +73,5 @@ def draw_case(draw: Draw, domain: str = "valid") -> Case:
         case = harden(draw, case)
     elif domain == "refused":
         case = _refuse(draw, case)
-    return vary(draw, case)
+    case = vary(draw, case)
+    return spread_rows(draw, case) if contract.strided_rows else case

@@ -6,6 +6,7 @@ independently of every implementation of the hash functions.
 
 from __future__ import annotations
 
+from kv_canary_fuzz.reference.contract import RELEASED, Contract
 from kv_canary_fuzz.reference.enums import FailReason
 
 from ..case import Case, CorruptStep, Flip, VerifyStep, WriteStep
@@ -28,15 +29,19 @@ _WRITE_TOKEN = int(FailReason.WRITE_TOKEN_MISMATCH)
 _WRITE_POSITION = int(FailReason.WRITE_POSITION_MISMATCH)
 
 
-def expected_bits(case: Case) -> tuple[tuple[Row, ...] | None, ...]:
+def expected_bits(case: Case, contract: Contract = RELEASED) -> tuple[tuple[Row, ...] | None, ...]:
     """For each step the rows that it must produce, ascending, as (slot, position, bits).
 
     A row stands there as often as it is produced, also where the ring has no room for it; a
     corrupt step, a refused launch and a verify launch that is not enabled produce none. None in
     place of a step's rows: something that they depend on cannot be known, which happens only where
     the canary buffer has patches (its author may have patched in a true hash) or the case is
-    undefined. Pure; valid, hardened and refused cases alike.
+    undefined. Where the contract does not allow rows apart, a case that has them is refused
+    throughout. Pure; valid, hardened and refused cases alike.
     """
+    apart = any(source.row_gap and source.rows > 1 for source in case.real_kv_sources)
+    if apart and not contract.strided_rows:
+        return ((),) * len(case.steps)
     if classify(case) is Domain.UNDEFINED:
         return (None,) * len(case.steps)
     state = _State(case)

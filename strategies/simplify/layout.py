@@ -99,7 +99,12 @@ def _without_leading_rows(case: Case, rows: int) -> Case:
 
 
 def shrink_sources(problem: Problem) -> None:
-    """Every source to one page of 16 bytes per slot, else each of its sizes as far as it goes."""
+    """Every source to one page of 16 bytes per slot, else each of its sizes as far as it goes.
+
+    Rows that lie apart are brought together first: bytes keep their offsets within the rows.
+    """
+    for k, source in enumerate(problem.case.real_kv_sources):
+        _close_up(problem, k, source.row_gap // UNIT)
     case = problem.case
     smallest = [_geometry(case, source, 1, UNIT, UNIT, 0) for source in case.real_kv_sources]
     if problem.attempt(relayout(case, _same, replace(case, real_kv_sources=tuple(smallest)))):
@@ -107,6 +112,16 @@ def shrink_sources(problem: Problem) -> None:
     for k in range(len(case.real_kv_sources)):
         if not _attempt_source(problem, k, smallest[k]):
             _shrink_source(problem, k)
+
+
+def _close_up(problem: Problem, k: int, gap: int) -> None:
+    """Fewer bytes between the rows of source ``k``, which has ``gap`` units of them."""
+
+    def with_gap(units: int) -> bool:
+        source = replace(problem.case.real_kv_sources[k], row_gap=UNIT * units)
+        return problem.attempt(replace_source(problem.case, k, source))
+
+    least(0, gap, with_gap)
 
 
 def _shrink_source(problem: Problem, k: int) -> None:

@@ -87,7 +87,8 @@ def _sizes(case: Case) -> tuple[Any, ...]:
         case.ring_capacity,
         sum(source.rows * source.row_bytes for source in sources),
         tuple(
-            (s.row_bytes, s.page_size, s.num_bytes_per_token, s.read_bytes, s.rows) for s in sources
+            (s.row_bytes, s.page_size, s.num_bytes_per_token, s.read_bytes, s.rows, s.row_gap)
+            for s in sources
         ),
     )
 

@@ -13,6 +13,7 @@ import torch
 from kv_canary_fuzz.harness.cli import main
 from kv_canary_fuzz.harness.gpu_sanitizers import (
     Checked,
+    Tool,
     apart,
     check_kernels,
     run_cases,
@@ -46,10 +47,11 @@ def test_clean_answers_of_the_three_tools(tool: Path) -> None:
         f'if test "$2" = racecheck; then echo "{HAZARDS}"; else echo "{ERRORS}"; fi',
     )
     assert list(check_kernels(5)) == [
-        Checked("memcheck", ""),
-        Checked("racecheck", ""),
-        Checked("initcheck", ""),
+        Checked(Tool.MEMCHECK, ""),
+        Checked(Tool.RACECHECK, ""),
+        Checked(Tool.INITCHECK, ""),
     ]
+    assert list(check_kernels(5, [Tool.RACECHECK])) == [Checked(Tool.RACECHECK, "")]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_anything_else_is_a_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     answering(tool, body)
-    assert next(check_kernels(5)) == Checked("memcheck", report)
+    assert next(check_kernels(5)) == Checked(Tool.MEMCHECK, report)
     monkeypatch.setattr(sys, "argv", ["kv-canary-fuzz", "sanitize-gpu", "--cases", "5"])
     with pytest.raises(SystemExit) as ended:
         main()

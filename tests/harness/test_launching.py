@@ -316,6 +316,7 @@ def test_a_wait_for_a_gpu_cannot_be_captured() -> None:
     assert judge(replace(case, launching="eager"), changed(target, write=write)).agrees
     verdict = judge(case, changed(target, write=write))
     assert verdict.signature == "write: raised NotCaptured, not nothing"
+    assert Fuzzer(target).failing(cases_with("graph")[:40]) == []
 
 
 def gpu_target() -> Target:

@@ -9,10 +9,12 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from kv_canary_fuzz.harness.execution import execution
 from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
 from kv_canary_fuzz.harness.explaining.explain import explain
 from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.target import Target
+from kv_canary_fuzz.reference.batch import run_verify_batch
 from kv_canary_fuzz.strategies.case import Case, Fault, Flip
 from kv_canary_fuzz.strategies.prng import case_at
 
@@ -162,14 +164,21 @@ def test_a_reference_whose_own_ring_is_wrong_is_blamed(
     defect: Callable[[Any], None],
     signature: str,
     place: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def run_wrongly(launches: list[Any]) -> Any:
+        rows = run_verify_batch(launches)
+        for launch in launches:
+            defect(launch.context)
+        return rows
+
+    monkeypatch.setattr(execution, "run_verify_batch", run_wrongly)
     case = chain_case(Flip(region="real_kv_sources[0].tensor", offset=32, mask=1), ring_capacity=32)
-    reference = defective(after_verify=defect)
-    verdict = judge(case, defective(), reference)
+    verdict = judge(case, defective())
 
     assert verdict.signature == signature
     assert [mismatch.place for mismatch in verdict.mismatches] == [place]
-    assert Fuzzer(defective(), reference).failing([case]) == [0]
+    assert Fuzzer(defective()).failing([case]) == [0]
     assert explain(case, verdict).headline.startswith(
         "After step 2 (verify), in the reference's ring, "
     )

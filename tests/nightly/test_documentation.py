@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kv_canary_fuzz.harness.cli import main
+from kv_canary_fuzz.harness.targets.sglang_tree import installed_root
 
 pytestmark = pytest.mark.nightly
 
@@ -30,6 +31,14 @@ from kv_canary_fuzz.reference.scalar_model import (
 )
 """
 
+BUG = """\
+--- /dev/null
++++ b/python/sglang/kernels/ops/kv_canary/planted.py
+@@ -0,0 +1 @@
++BUGS = 1
+"""
+"""A patch for any version of sglang, which changes nothing that it does."""
+
 SHORT = (
     (re.compile(r"--(kv-)?seconds \d+"), r"--\1seconds 1"),
     (re.compile(r"^kv-canary-fuzz bench.*"), "kv-canary-fuzz bench --batches 2"),
@@ -40,6 +49,7 @@ SHORT = (
     (re.compile(r"\bRUN\b"), "run"),
     (re.compile(r"\bFILE(\.kvcase\.json)?"), "finding.kvcase.json"),
     (re.compile(r"\bCORPUS\b"), "other-corpus"),
+    (re.compile(r"(sglang )TREE\b"), rf"\1{installed_root()}"),
     (re.compile(r"reports/out/\S+\.kvcase\.json"), "finding.kvcase.json"),
 )
 NOT_RUN = ("pip install",)
@@ -75,6 +85,7 @@ def test_every_command_does_what_it_is_there_for(
     shutil.copytree(run_root, repository.path / "run")
     [shrunk] = run_root.glob("findings/*/shrunk.kvcase.json")
     shutil.copy(shrunk, repository.path / "finding.kvcase.json")
+    (repository.path / "bug.patch").write_text(BUG)
     monkeypatch.chdir(repository.path)
     for command in all_commands():
         if command.startswith("kv-canary-fuzz "):

@@ -7,8 +7,14 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from kv_canary_fuzz.reference import DOCUMENTED, RELEASED
 from kv_canary_fuzz.strategies.case import Case, CorruptStep, Flip, Source, SwapSlots
-from kv_canary_fuzz.strategies.features.features import ALL_FEATURES, features
+from kv_canary_fuzz.strategies.features.features import (
+    ALL_FEATURES,
+    STRIDED,
+    expected_features,
+    features,
+)
 from kv_canary_fuzz.strategies.prng import case_at
 
 
@@ -21,6 +27,16 @@ def test_every_feature_of_a_domain_is_reached(domain: str, count: int) -> None:
         met.update(features(case_at(2026, index, domain)))
     assert set(ALL_FEATURES[domain]) - set(met) == set()
     assert set(met) - set(ALL_FEATURES[domain]) == set()
+
+
+def test_the_later_revision_adds_features() -> None:
+    met: Counter[str] = Counter()
+    for index in range(400):
+        met.update(features(case_at(2026, index, "valid", RELEASED)))
+    names = expected_features("valid", RELEASED)
+    assert set(names) - set(ALL_FEATURES["valid"]) == set(STRIDED)
+    assert set(STRIDED) - set(met) == set()
+    assert expected_features("valid", DOCUMENTED) == ALL_FEATURES["valid"]
 
 
 def test_the_mixture_has_the_features_of_all() -> None:
