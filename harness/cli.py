@@ -22,7 +22,8 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 from .bench.gpu_bench import BenchError
 from .bench.gpu_report import report_gpu_bench
 from .bench.stages import fast_path, reference_speed
-from .board import SEEDS, BoardError, board_json, known_bugs, run_board
+from .board.board import SEEDS, board_json, known_bugs, run_board
+from .board.hunters import BoardError
 from .campaign.campaign import (
     default_folder,
     run_campaign,
@@ -115,6 +116,12 @@ def run(
     sglang: SglangOption = None,
     patch: PatchOption = None,
     third: ThirdOption = None,
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage", help="Say which lines and branches of the CUDA source are reached."
+        ),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
@@ -135,6 +142,7 @@ def run(
         sglang=sglang,
         patch=patch,
         third=third,
+        coverage=coverage,
     )
     folder = out or default_folder(settings.seed)
     workers = workers or usual_workers(settings.target)

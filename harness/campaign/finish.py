@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
-from kv_canary_fuzz.strategies.features.features import expected_features
+from kv_canary_fuzz.strategies.features.features import expected_features, features
 
 from ..atomic_file import write_atomically
 from ..execution.outcome import CRASH
@@ -28,11 +29,13 @@ from ..targets.builtin import load_other
 from ..targets.target import Target, TargetError
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
+from .confidence import Bounds, failure_bounds
 from .corpus import add_to_corpus
-from .coverage import pair_matrix, unpack
+from .coverage import never_together, pair_matrix, unpack
 from .run_folder import RunFolder
 from .settings import Settings
 from .shard import UNSTEADY, run_batches
+from .source_coverage import read_source_coverage
 from .summary import CaseRange, CorpusUse, Finding, LedgerNote, Summary, write_summary
 from .tally import Tally
 from .timing import timing_of
@@ -79,6 +82,9 @@ def finish(
         path = Path(settings.ledger)
         notes = ledger_notes(path, ledger, target, reference, tally.findings)
     names = expected_features(settings.domain, settings.revision)
+    for side in (target, reference):
+        if side is not None and side.isolation is not None:
+            side.isolation.let_go()
     summary = Summary(
         settings=settings,
         target=target.name,
@@ -87,9 +93,12 @@ def finish(
         features=dict(sorted(tally.features.items())),
         never_met=tuple(name for name in names if name not in tally.features),
         pairs=pair_matrix(unpack(tally.pairs), names),
+        never_together=never_together(unpack(tally.pairs), names),
+        bounds=None if tally.findings else _bounds(settings, source, tally),
         findings=tuple(findings),
         ledger=notes,
         corpus=_grow_corpus(settings, source, tally, tell),
+        source=read_source_coverage(folder.source_counts) if settings.coverage else None,
         versions=versions(),
         lost=tuple(CaseRange(batch.first, batch.count) for batch in lost),
         interrupted=tally.interrupted,
@@ -102,6 +111,19 @@ def finish(
 
 def _ignore(_: Tally) -> None:
     pass
+
+
+def _bounds(settings: Settings, source: CaseSource, tally: Tally) -> Bounds | None:
+    """Cases of the corpus were chosen, so they are no evidence of how often a case fails."""
+    chosen = Counter(
+        name
+        for index in range(-settings.replayed, 0)
+        for name in features(source.at(index))
+        if name in tally.features
+    )
+    drawn = Counter(tally.features)
+    drawn.subtract(chosen)
+    return failure_bounds(tally.cases - settings.replayed, drawn)
 
 
 def _grow_corpus(

@@ -63,6 +63,7 @@ def run_batches(
         tally.seconds = monotonic() - started
         tally.paces[0].add(len(batch), time())
         report(tally)
+    fuzzer.close()
     folder.clear_in_flight()
     return tally
 

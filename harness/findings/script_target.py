@@ -45,7 +45,7 @@ def target_lines(target: Target, case: Case) -> list[str]:
 
 
 def _scheduled(schedule: int) -> list[str]:
-    return [f"target.schedule_seed = {schedule}"] if schedule else []
+    return [f"target.set_schedule({schedule})"] if schedule else []
 
 
 def _revised(target: Target, case: Case) -> list[str]:

@@ -61,6 +61,7 @@ class CampaignPlan(Struct, frozen=True):
             sglang=option.kv_sglang,
             patch=option.kv_patch,
             third=option.kv_third,
+            coverage=option.kv_coverage,
         )
         root = Path(option.kv_out or default_folder(settings.seed)).absolute()
         return cls(prepared(settings, RunFolder(root)), str(root))

@@ -189,9 +189,9 @@ def test_lanes_that_never_meet_raise_and_leave_the_build_usable():
 
 
 def test_geometry_beyond_the_build_is_refused(emulated_build):
-    emulated_build.block_threads = 128
+    emulated_build.block_threads = 192
 
-    with pytest.raises(ValueError, match="block_threads must be 32 to 64, got 128"):
+    with pytest.raises(ValueError, match="block_threads must be 32 to 160, got 192"):
         one_write(emulated_build)
 
 
