@@ -239,8 +239,16 @@ def build(
     Raises CompilerMissing, CompileError or PatchError.
     """
     traced = _TRACE_FLAGS if trace_blocks else ()
-    path, shape = build_path(max_sources, patches, geometry=geometry, flags=(*traced, *flags))
-    return EmulatedKernels(load_library(path), *shape)
+    return load(build_path(max_sources, patches, geometry=geometry, flags=(*traced, *flags)))
+
+
+class Built(NamedTuple):
+    """A build that is not loaded yet: its library, and how its grids are run."""
+
+    path: Path
+    max_sources: int
+    max_block_threads: int
+    geometries: tuple[Geometry, ...]
 
 
 def build_path(
@@ -249,10 +257,17 @@ def build_path(
     *,
     geometry: Geometry | None = None,
     flags: Sequence[str] = (),
-) -> tuple[Path, tuple[int, int, Sequence[Geometry]]]:
-    """As `build`, but the library is not loaded: its path, and the kernels' other arguments."""
+) -> Built:
+    """As `build`, but nothing is loaded."""
     bound = abi.source_bound(max_sources)
     threads = geometry.block_threads if geometry else MOST_BLOCK_THREADS
     text = translation_unit(apply_patches(read_sources(), patches), EMULATED_ROOT)
     path = build_library(text, (*abi.definitions(bound, threads), *flags))
-    return path, (bound, threads, (geometry,) if geometry else GEOMETRIES)
+    return Built(path, bound, threads, (geometry,) if geometry else GEOMETRIES)
+
+
+def load(built: Built) -> EmulatedKernels:
+    """The kernels of a build, in this process."""
+    return EmulatedKernels(
+        load_library(built.path), built.max_sources, built.max_block_threads, built.geometries
+    )

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from .build import find_compiler
-from .emulated import EmulatedKernels, build_path, load_library
+from .emulated import EmulatedKernels, build_path, load
 from .errors import CompilerMissing
 from .source import Patch
 
@@ -56,10 +56,8 @@ def build(patches: Sequence[Patch] = ()) -> EmulatedKernels | None:
     None elsewhere. Raises CompilerMissing, CompileError or PatchError.
     """
     environment()
-    path, shape = build_path(patches=patches, flags=FLAGS)
-    if _poisoner() is None:
-        return None
-    return EmulatedKernels(load_library(path), *shape)
+    built = build_path(patches=patches, flags=FLAGS)
+    return None if _poisoner() is None else load(built)
 
 
 def fence(address: int, size: int, open_parts: Iterable[tuple[int, int]]) -> None:

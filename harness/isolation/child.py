@@ -121,7 +121,7 @@ class _Worker:
         layout, size = batch.layouts[0], batch.size
         memory = self._memory(size)
         self._progress[CASE] = 0
-        self._fence(size, layout)
+        self._fence(size * (len(case.steps) + 1))  # an earlier batch may have closed more
         stepper = Stepper(case, layout, self._target, memory)
         raised = []
         for number in range(len(case.steps)):
