@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.nightly
-
 SEED = int(os.environ.get("KV_FAULT_SEED", "1"))
 """Of the instants; a round of `make faults` has its own."""
 
@@ -72,6 +70,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run_json(folder)
 
 
+@pytest.mark.nightly
 def test_nothing_is_lost_and_nobody_blamed(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     chance = random.Random(SEED)
     process = start(tmp_path, "--target", "emulated", "--cases", "3000", "--workers", "2")
@@ -93,3 +92,43 @@ def test_nothing_is_lost_and_nobody_blamed(tmp_path: Path, undisturbed: dict[str
     for name in ("cases", "features", "never_met", "pairs"):
         assert found[name] == undisturbed[name], name
     assert output.count("a worker process was killed over cases") == len(found["lost"])
+
+
+CAMPAIGN = """
+def test_campaign(kv_shard):
+    kv_shard.run()
+"""
+
+KILLER = """
+import os, signal
+from kv_canary_fuzz.harness.execution import fuzzer
+
+once = fuzzer.Fuzzer.failing
+batches = 0
+
+
+def failing(self, cases):
+    global batches
+    batches += 1
+    if batches == 3 and os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return once(self, cases)
+
+
+fuzzer.Fuzzer.failing = failing
+"""
+
+
+@pytest.mark.nightly
+def test_a_worker_of_pytest_that_is_killed_loses_no_batch(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_campaign=CAMPAIGN)
+    pytester.makeconftest(KILLER)
+    words = ("--kv-target=scalar", "--kv-cases=3072", "--kv-seed=4", "--kv-out=run", "-n2")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *words, timeout=200)
+    result.stdout.fnmatch_lines(["*a worker process was killed over cases * run again*"])
+    found = run_json(pytester.path)
+    [lost] = found["lost"]  # the last of the three batches of a shard
+    assert lost["first"] >= 2048
+    assert lost["count"] == 128
+    assert found["cases"] == 3072
+    assert found["findings"] == []
