@@ -21,6 +21,7 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from .bench.gpu_bench import BenchError
 from .bench.gpu_report import report_gpu_bench
+from .bench.isolation_cost import isolation_cost
 from .bench.stages import fast_path, reference_speed
 from .board.board import SEEDS, board_json, known_bugs, run_board
 from .board.hunters import BoardError
@@ -214,8 +215,13 @@ def bench(
     if chosen.device == "cuda":
         report_gpu_bench(chosen, Console(width=120), shuffled=shuffled, json_file=json)
         return
+    if chosen.fence is not None:
+        chosen = load_isolated(target)
     for line in (*fast_path(chosen, seed=seed, batches=batches), *reference_speed()):
         typer.echo(line)
+    if chosen.native and chosen.isolation is None:
+        rounds, workers = max(1, batches // 6), usable_cores()
+        typer.echo(isolation_cost(chosen.name, seed=seed, rounds=rounds, workers=workers))
 
 
 @app.command()

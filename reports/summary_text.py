@@ -11,6 +11,13 @@ from .source_text import source_lines
 
 MOST_NAMES = 12
 
+_STANDINGS = {
+    "new": "",
+    "known": ", known",
+    "back": ", back",
+    "undefined": ", undefined behaviour: the target claims nothing there",
+}
+
 
 def summary_lines(summary: Summary, folder: str) -> list[str]:
     """What ran, what was found, how to replay it, and what was never generated."""
@@ -60,7 +67,7 @@ def _count_text(summary: Summary) -> str:
 
 
 def _finding_lines(finding: Finding) -> list[str]:
-    standing = "" if finding.standing == "new" else f", {finding.standing}"
+    standing = _STANDINGS[finding.standing]
     first = f"first at index {finding.first_index}" if finding.first_index >= 0 else "in the corpus"
     lines = [f"  {finding.signature} ({finding.count:,} cases, {first}{standing})"]
     lines += [f"    {line}" for line in finding.lines[:2]]

@@ -70,10 +70,12 @@ def finish(
     for signature in sorted(tally.findings):
         tell(f"shrinking {signature}")
         found = _finding(settings, folder, tally, signature, source, target, reference)
+        smallest = found.reproducer
+        assert smallest is not None
         entry = ledger.entry(target.name, signature)
         found = replace(
             found,
-            standing=standing_of(ledger, target.name, signature),
+            standing=standing_of(ledger, target, signature, smallest.case),
             title=entry.title if entry else "",
         )
         tell(f"written {found.file} ({found.standing})")

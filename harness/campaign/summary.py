@@ -19,8 +19,9 @@ from .source_coverage import SourceCoverage
 FORMAT: Final = "kv-canary-fuzz run"
 VERSION: Final = 1
 
-Standing = Literal["new", "known", "back"]
-"""A finding that the ledger does not have, that it has, or that it says was fixed."""
+Standing = Literal["new", "known", "back", "undefined"]
+"""A finding that the ledger does not have, that it has, or that it says was fixed; undefined
+behaviour found where the ledger has none and the target claims nothing about such cases."""
 
 
 Outcome = Literal["met", "still there", "fixed", "not tried"]
@@ -57,7 +58,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     @property
     def fails(self) -> bool:
         """Whether the run fails for it."""
-        return self.standing != "known"
+        return self.standing in ("new", "back")
 
 
 class WorkerPace(Struct, frozen=True):

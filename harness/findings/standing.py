@@ -8,6 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from kv_canary_fuzz.strategies.case import Case
+from kv_canary_fuzz.strategies.classify import classify
+
 from ..campaign.run_folder import CASE_SUFFIX, slug
 from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
 from ..execution.outcome import CRASH
@@ -20,10 +23,11 @@ REPRODUCERS = "reproducers"
 """The folder beside a ledger that holds the reproducers of its entries."""
 
 
-def standing_of(ledger: Ledger, target: str, signature: str) -> Standing:
-    entry = ledger.entry(target, signature)
+def standing_of(ledger: Ledger, target: Target, signature: str, case: Case) -> Standing:
+    """How a finding stands whose smallest case is ``case``."""
+    entry = ledger.entry(target.name, signature)
     if entry is None:
-        return "new"
+        return "new" if classify(case) in target.domains else "undefined"
     return "back" if entry.state == "fixed" else "known"
 
 
@@ -60,7 +64,7 @@ def update_ledger(path: Path, summary: Summary, today: date) -> list[str]:
     """
     ledger = read_ledger(path) if path.exists() else Ledger()
     lines = []
-    for finding in summary.failing:
+    for finding in (finding for finding in summary.findings if finding.standing != "known"):
         ledger = ledger.with_entry(_entry(path.parent, ledger, summary, finding, today))
         lines.append(f"{finding.standing}: {finding.signature}")
     for note in summary.ledger:

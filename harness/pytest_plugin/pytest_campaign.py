@@ -13,9 +13,11 @@ from msgspec import Struct
 from kv_canary_fuzz.reports.publish import publish
 from kv_canary_fuzz.reports.summary_text import summary_lines
 from kv_canary_fuzz.strategies.case import Case
+from kv_canary_fuzz.strategies.classify import classify
 
 from ..atomic_file import write_atomically
 from ..campaign.campaign import default_folder, settled
+from ..campaign.case_source import CaseSource
 from ..campaign.finish import Tell, finish, shrink_to_file
 from ..campaign.profiles import Profile, prepared, settings_for
 from ..campaign.run_folder import RunFolder
@@ -103,7 +105,7 @@ class ShardTest:
     def run(self) -> None:
         """Fuzz the shard; its tally is left in the run's folder, and a new finding fails the test.
 
-        What the ledger knows is counted and does not fail it.
+        What the ledger knows, and what the target claims nothing about, does not fail it.
         """
         self._settings = settings = settled(self._plan.settings)
         if settings.seconds is not None:
@@ -117,8 +119,13 @@ class ShardTest:
         tally = run_batches(settings, batches, folder, report=self._tell)
         write_atomically(folder.shard(self._index), msgspec.json.encode(tally))
         ledger = read_ledger(Path(settings.ledger)) if settings.ledger else Ledger()
-        name = load_target(settings.target).name
-        fresh = [s for s in sorted(tally.findings) if not ledger.knows(name, s)]
+        target, source = load_target(settings.target), CaseSource(settings, folder)
+        fresh = [
+            signature
+            for signature, seen in sorted(tally.findings.items())
+            if not ledger.knows(target.name, signature)
+            and classify(source.at(seen.first_index)) in target.domains
+        ]
         if fresh:
             pytest.fail(_findings_text(tally, fresh, folder), pytrace=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import date
 from pathlib import Path
 
@@ -36,7 +37,10 @@ from kv_canary_fuzz.harness.findings.ledger import (
 from kv_canary_fuzz.harness.findings.reproducer import ReproducerError, read_reproducer
 from kv_canary_fuzz.harness.findings.standing import ledger_notes, standing_of, update_ledger
 from kv_canary_fuzz.harness.targets.builtin import load_target
+from kv_canary_fuzz.harness.targets.target import target_of
+from kv_canary_fuzz.reference import scalar_model
 from kv_canary_fuzz.strategies.case import Case, VerifyStep, WriteStep
+from kv_canary_fuzz.strategies.classify import Domain
 from kv_canary_fuzz.strategies.prng import case_at
 
 TODAY = date(2026, 1, 2)
@@ -174,10 +178,20 @@ def test_a_bad_ledger_is_one_line(text: str, fault: str, tmp_path: Path) -> None
 
 def test_standings() -> None:
     fixed = replace(ENTRY, state="fixed")
-    assert standing_of(Ledger(), "mine", ENTRY.signature) == "new"
-    assert standing_of(Ledger((ENTRY,)), "mine", ENTRY.signature) == "known"
-    assert standing_of(Ledger((ENTRY,)), "other", ENTRY.signature) == "new"
-    assert standing_of(Ledger((fixed,)), "mine", ENTRY.signature) == "back"
+    mine, other = (target_of(name, scalar_model) for name in ("mine", "other"))
+    case = Case(num_slots=1)
+    assert standing_of(Ledger(), mine, ENTRY.signature, case) == "new"
+    assert standing_of(Ledger((ENTRY,)), mine, ENTRY.signature, case) == "known"
+    assert standing_of(Ledger((ENTRY,)), other, ENTRY.signature, case) == "new"
+    assert standing_of(Ledger((fixed,)), mine, ENTRY.signature, case) == "back"
+
+
+def test_what_a_target_does_not_claim_is_undefined_behaviour() -> None:
+    modest = dataclasses.replace(target_of("mine", scalar_model), domains=frozenset({Domain.VALID}))
+    valid, hardened = (case_at(3, 0, domain) for domain in ("valid", "hardened"))
+    assert standing_of(Ledger(), modest, ENTRY.signature, valid) == "new"
+    assert standing_of(Ledger(), modest, ENTRY.signature, hardened) == "undefined"
+    assert standing_of(Ledger((ENTRY,)), modest, ENTRY.signature, hardened) == "known"
 
 
 def test_a_ledger_follows_a_finding_through_its_life(run_summary: Summary, tmp_path: Path) -> None:
