@@ -13,8 +13,8 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.check import CaseMismatch, assert_agrees
-from ..targets.builtin import load_reference, load_target
 
 
 class ReplayMismatch(Exception):
@@ -47,9 +47,9 @@ class ReproducerItem(pytest.Item):
         self._reproducer = reproducer
 
     def runtest(self) -> None:
-        found = self._reproducer
-        target = load_target(self.config.option.kv_target or found.target)
-        reference = load_reference(found.reference, target.contract)
+        found, deadline = self._reproducer, self.config.option.kv_deadline
+        target = load_isolated(self.config.option.kv_target or found.target, deadline)
+        reference = load_isolated_reference(found.reference, target.contract, deadline)
         try:
             assert_agrees(found.case, target, reference)
         except CaseMismatch as mismatch:

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import torch
 
-_DELAY_CYCLES = 300_000
-"""About 0.2 ms on a GPU: longer than the host takes to get from there to the first launch."""
+_DELAY_CYCLES = 1_200_000
+"""About 0.7 ms on a GPU: longer than the host takes to get from there to the first launch."""
 
 
 class Streams(Protocol):
