@@ -10,10 +10,11 @@ import torch
 from kv_canary_fuzz.strategies.case import Case
 
 from ..execution.fuzzer import Fuzzer
-from ..execution.outcome import Death
+from ..execution.outcome import CRASH, Death
 from ..findings.provenance import describe
 from ..isolation.loading import load_isolated, load_isolated_reference
-from ..judging.verdict import judge, lines_of
+from ..judging.repeats import FLAKY, repeats
+from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.target import Target
 from .case_source import CaseSource
 from .coverage import Coverage, pack
@@ -56,13 +57,20 @@ def run_batches(
         for position in failing:
             case, index = cases[position], batch[position]
             death = deaths.get(position)
-            _sight(settings, target, reference, folder, tally, case, index, death)
+            if death is not None and death.signature in tally.findings:
+                tally.sight(death.signature, index)
+                continue
+            signature, verdict = diagnosis(case, death, fuzzer, target, reference)
+            if signature not in tally.findings:
+                folder.record(describe(settings, case, index, signature, lines_of(verdict)))
+            tally.sight(signature, index)
         tally.cases += len(batch)
         cover(tally, coverage, cases, batch)
         tally.last = batch.start
         tally.seconds = monotonic() - started
         tally.paces[0].add(len(batch), time())
         report(tally)
+    fuzzer.close()
     folder.clear_in_flight()
     return tally
 
@@ -88,26 +96,25 @@ def _is_over(settings: Settings, elapsed: float) -> bool:
     return settings.seconds is not None and elapsed >= settings.seconds
 
 
-def _sight(
-    settings: Settings,
-    target: Target,
-    reference: Target | None,
-    folder: RunFolder,
-    tally: Tally,
-    case: Case,
-    index: int,
-    death: Death | None,
-) -> None:
-    """Judge a differing case alone, count its signature, and write the first of each.
+def diagnosis(
+    case: Case, death: Death | None, fuzzer: Fuzzer, target: Target, reference: Target | None
+) -> tuple[str, Verdict]:
+    """The signature of a case that differed in a batch, and a verdict on it, which may agree.
 
-    A case that died alone, as one before it that was judged, is not run a third time.
+    It is judged alone, and run again and again: what fails every time has the verdict's
+    signature, what fails sometimes is flaky. A case that died alone, in the batch and when it was
+    judged, is not run any more.
     """
-    if death is not None and death.signature in tally.findings:
-        tally.sight(death.signature, index)
-        return
     verdict = judge(case, target, reference)
-    signature = verdict.signature or (f"{UNSTEADY}: {death.signature}" if death else UNSTEADY)
-    first = signature not in tally.findings
-    tally.sight(signature, index)
-    if first:
-        folder.record(describe(settings, case, index, signature, lines_of(verdict)))
+    if verdict.signature.startswith(CRASH):
+        return verdict.signature, verdict
+    copies = list(repeats(case, target))
+    failing = fuzzer.failing(copies)
+    if not verdict.agrees and len(failing) == len(copies):
+        return verdict.signature, verdict
+    for position in failing:
+        if verdict.agrees:
+            verdict = judge(copies[position], target, reference)
+    if not verdict.agrees:
+        return FLAKY + verdict.signature, verdict
+    return f"{UNSTEADY}: {death.signature}" if death else UNSTEADY, verdict

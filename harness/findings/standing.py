@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..campaign.run_folder import CASE_SUFFIX, slug
 from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
 from ..execution.outcome import CRASH
-from ..judging.verdict import judge
+from ..judging.repeats import judge_again
 from ..targets.target import Target
 from .ledger import Ledger, LedgerEntry, read_ledger, write_ledger
 from .reproducer import read_reproducer, write_reproducer
@@ -49,7 +49,8 @@ def _try_again(
     if deadly or entry.state == "quarantined" or not entry.reproducer:
         return "not tried"
     found = read_reproducer(folder / entry.reproducer)
-    return "fixed" if judge(found.case, target, reference).agrees else "still there"
+    _, verdict = judge_again(found.signature, found.case, target, reference)
+    return "fixed" if verdict.agrees else "still there"
 
 
 def update_ledger(path: Path, summary: Summary, today: date) -> list[str]:

@@ -14,7 +14,8 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.reproducer import Reproducer, ReproducerError, read_reproducer
 from ..isolation.loading import load_isolated, load_isolated_reference
-from ..judging.check import CaseMismatch, assert_agrees
+from ..judging.check import CaseMismatch
+from ..judging.repeats import FLAKY, judge_again
 
 
 class ReplayMismatch(Exception):
@@ -50,13 +51,14 @@ class ReproducerItem(pytest.Item):
         found, deadline = self._reproducer, self.config.option.kv_deadline
         target = load_isolated(self.config.option.kv_target or found.target, deadline)
         reference = load_isolated_reference(found.reference, target.contract, deadline)
-        try:
-            assert_agrees(found.case, target, reference)
-        except CaseMismatch as mismatch:
-            signature = mismatch.verdict.signature
-            if self._ledger().knows(target.name, signature):
-                pytest.xfail(f"the ledger knows {signature}")
-            raise ReplayMismatch(mismatch) from None
+        case, verdict = judge_again(found.signature, found.case, target, reference)
+        if verdict.agrees:
+            return
+        flaky = found.signature.startswith(FLAKY)
+        signature = found.signature if flaky else verdict.signature
+        if self._ledger().knows(target.name, signature):
+            pytest.xfail(f"the ledger knows {signature}")
+        raise ReplayMismatch(CaseMismatch(case, verdict))
 
     def _ledger(self) -> Ledger:
         path = self.config.option.kv_ledger
