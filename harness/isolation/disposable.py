@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..execution.outcome import Death
+from ..targets.target import TargetError
 from .deadline import Deadline, processor_seconds
 from .nursery import Nursery
 from .protocol import MAX_ANSWER_BYTES, Doomed, Ended, Request, decode_answer, encode
@@ -53,10 +54,15 @@ class Disposable:
         self._progress = SharedMemory(PROGRESS_BYTES)
         self.served = 0
         mine, its = socket.socketpair()
-        with its:
-            descriptors = its.fileno(), arena.descriptor, self._progress.descriptor
-            self.process = nursery.fork(Fork(arena.size, gpu), (*descriptors, self._log.descriptor))
         self._connection = Connection(mine.detach())
+        descriptors = its.fileno(), arena.descriptor, self._progress.descriptor
+        try:
+            self.process = nursery.fork(Fork(arena.size, gpu), (*descriptors, self._log.descriptor))
+        except TargetError:
+            self._close()
+            raise
+        finally:
+            its.close()
         self._busy = 0.0
 
     def ask(self, request: Request) -> None:

@@ -112,6 +112,7 @@ class Nursery:
             raise EOFError
         reply = decode_reply(data)
         if reply.error:
+            self.close()
             raise TargetError(reply.error)
         return reply
 

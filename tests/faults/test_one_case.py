@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
 from kv_canary_fuzz.harness.isolation.deadline import Deadline
+from kv_canary_fuzz.harness.isolation.isolation import Isolation
+from kv_canary_fuzz.harness.isolation.nursery import Nursery
+from kv_canary_fuzz.harness.isolation.zygote import Brief
 from kv_canary_fuzz.harness.judging.verdict import judge
-from kv_canary_fuzz.harness.targets.target import Target
+from kv_canary_fuzz.harness.targets.target import Target, TargetError
 from kv_canary_fuzz.strategies.case import Case
 
 BuildCase = Callable[[str], Case]
@@ -64,6 +69,34 @@ def test_several_guilty_cases_of_a_batch_are_all_blamed(faulty: Target, batch: B
     }
     assert fuzzer.failing(batch()) == []
     assert fuzzer.deaths == {}
+
+
+def test_a_target_of_a_gpu_is_loaded_by_each_child(
+    faulty: Target, write_of: BuildCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Path(__file__).parent
+    monkeypatch.syspath_prepend(str(here))
+    nursery = Nursery(Brief("faulty_target", str(here), late=True, heap=None), {})
+    try:
+        isolation = Isolation(nursery, Deadline(0.3, builds=True))
+        target = replace(faulty, isolation=isolation)
+        assert judge(write_of("cuda"), target).signature == "crash: illegal address in write"
+        assert judge(write_of(""), target).agrees
+    finally:
+        nursery.close()
+
+
+def test_a_target_that_cannot_be_loaded_there_is_one_line(
+    faulty: Target, write_of: BuildCase
+) -> None:
+    nursery = Nursery(Brief("nowhere.to.be.found", str(Path.cwd()), late=False, heap=None), {})
+    try:
+        target = replace(faulty, isolation=Isolation(nursery, Deadline(0.3)))
+        for _ in range(2):
+            with pytest.raises(TargetError, match=r"^target 'nowhere\.to\.be\.found' cannot be "):
+                judge(write_of(""), target)
+    finally:
+        nursery.close()
 
 
 def test_a_launch_is_given_what_it_needs_and_no_more() -> None:
