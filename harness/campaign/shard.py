@@ -13,7 +13,7 @@ from ..execution.fuzzer import Fuzzer
 from ..execution.outcome import CRASH, Death
 from ..findings.provenance import describe
 from ..isolation.loading import load_isolated, load_isolated_reference
-from ..judging.repeats import FLAKY, repeats
+from ..judging.repeats import FLAKY, REPEATS
 from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.target import Target
 from .case_source import CaseSource
@@ -101,20 +101,19 @@ def diagnosis(
 ) -> tuple[str, Verdict]:
     """The signature of a case that differed in a batch, and a verdict on it, which may agree.
 
-    It is judged alone, and run again and again: what fails every time has the verdict's
-    signature, what fails sometimes is flaky. A case that died alone, in the batch and when it was
-    judged, is not run any more.
+    It is judged alone, and run again and again, as it is, under its own schedule: what fails every
+    time has the verdict's signature, what fails sometimes is flaky. A case that died alone, in the
+    batch and when it was judged, is not run any more.
     """
     verdict = judge(case, target, reference)
     if verdict.signature.startswith(CRASH):
         return verdict.signature, verdict
-    copies = list(repeats(case, target))
-    failing = fuzzer.failing(copies)
-    if not verdict.agrees and len(failing) == len(copies):
+    failing = fuzzer.failing([case] * REPEATS)
+    if not verdict.agrees and len(failing) == REPEATS:
         return verdict.signature, verdict
-    for position in failing:
+    for _ in failing:
         if verdict.agrees:
-            verdict = judge(copies[position], target, reference)
+            verdict = judge(case, target, reference)
     if not verdict.agrees:
         return FLAKY + verdict.signature, verdict
     return f"{UNSTEADY}: {death.signature}" if death else UNSTEADY, verdict
