@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from time import monotonic, time
 
 import torch
@@ -24,6 +24,9 @@ from .tally import Pace, Tally
 
 UNSTEADY = "unsteady: differs in a batch, agrees alone"
 """The signature of a case whose batch differed and that does not differ by itself."""
+
+SURE = 3
+"""Cases of a signature that are run again and again; those behind them fail twice to be counted."""
 
 
 def run_batches(
@@ -60,7 +63,8 @@ def run_batches(
             if death is not None and death.signature in tally.findings:
                 tally.sight(death.signature, index)
                 continue
-            signature, verdict = diagnosis(case, death, fuzzer, target, reference)
+            sure = {name for name, seen in tally.findings.items() if seen.count >= SURE}
+            signature, verdict = diagnosis(case, death, fuzzer, target, reference, sure)
             if signature not in tally.findings:
                 folder.record(describe(settings, case, index, signature, lines_of(verdict)))
             tally.sight(signature, index)
@@ -97,16 +101,21 @@ def _is_over(settings: Settings, elapsed: float) -> bool:
 
 
 def diagnosis(
-    case: Case, death: Death | None, fuzzer: Fuzzer, target: Target, reference: Target | None
+    case: Case,
+    death: Death | None,
+    fuzzer: Fuzzer,
+    target: Target,
+    reference: Target | None,
+    sure: Collection[str] = (),
 ) -> tuple[str, Verdict]:
     """The signature of a case that differed in a batch, and a verdict on it, which may agree.
 
     It is judged alone, and run again and again, as it is, under its own schedule: what fails every
     time has the verdict's signature, what fails sometimes is flaky. A case that died alone, in the
-    batch and when it was judged, is not run any more.
+    batch and when it was judged, is not run any more, nor is one with a signature of ``sure``.
     """
     verdict = judge(case, target, reference)
-    if verdict.signature.startswith(CRASH):
+    if verdict.signature.startswith(CRASH) or verdict.signature in sure:
         return verdict.signature, verdict
     failing = fuzzer.failing([case] * REPEATS)
     if not verdict.agrees and len(failing) == REPEATS:
