@@ -45,15 +45,15 @@ class Geometry(NamedTuple):
 
 
 _DEFAULT = Geometry(DEFAULT_BLOCK_THREADS, DEFAULT_MAX_BLOCKS)
-GEOMETRIES = (
-    *(_DEFAULT,) * 9,
+_OTHERS = (
     *(Geometry(32, blocks) for blocks in (1, 2, 5)),
     *(Geometry(64, blocks) for blocks in (1, 7)),
     *(Geometry(96, blocks) for blocks in (1, 2)),
     *(Geometry(128, blocks) for blocks in (1, 3)),
     *(Geometry(MOST_BLOCK_THREADS, blocks) for blocks in (1, 3)),
 )
-"""What a schedule seed picks from, by its remainder; 0, the natural order, has the default."""
+GEOMETRIES = (_DEFAULT,) * 31 + _OTHERS * 3
+"""What a schedule seed picks from, by its low 6 bits; 0, the natural order, has the default."""
 
 _ERROR_BYTES = 1024
 _CODE_BYTES = 1 << 20

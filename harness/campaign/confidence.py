@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+
+from kv_canary_fuzz.strategies.case import Case
+from kv_canary_fuzz.strategies.features.features import features
 
 
 class Bounds(Struct, frozen=True):
@@ -22,14 +26,20 @@ class Bounds(Struct, frozen=True):
         return max(self.features, key=self.features.__getitem__, default=None)
 
 
-def failure_bounds(cases: int, features: Mapping[str, int]) -> Bounds | None:
-    """The bounds after ``cases`` independent cases without a failure; None after none.
+def failure_bounds(
+    cases: int, counts: Mapping[str, int], chosen: Sequence[Case] = ()
+) -> Bounds | None:
+    """The bounds after ``cases`` cases without a failure; None where none was independent.
 
-    ``features`` says how many of them have each.
+    ``counts`` says how many of them have each feature. Those ``chosen`` for a corpus are among
+    them, and no evidence of how often a case fails.
     """
-    if cases <= 0:
+    drawn = Counter(counts)
+    drawn.subtract(name for case in chosen for name in features(case) if name in counts)
+    independent = cases - len(chosen)
+    if independent <= 0:
         return None
-    return Bounds(_bound(cases), {name: _bound(n) for name, n in features.items() if n > 0})
+    return Bounds(_bound(independent), {name: _bound(n) for name, n in drawn.items() if n > 0})
 
 
 def _bound(cases: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
-from kv_canary_fuzz.strategies.features.features import expected_features, features
+from kv_canary_fuzz.strategies.features.features import expected_features
 
 from ..atomic_file import write_atomically
 from ..execution.outcome import CRASH
@@ -97,7 +96,7 @@ def finish(
         never_met=tuple(name for name in names if name not in tally.features),
         pairs=pair_matrix(unpack(tally.pairs), names),
         never_together=never_together(unpack(tally.pairs), names),
-        bounds=None if tally.findings else _bounds(settings, source, tally),
+        bounds=_bounds(settings, source, tally),
         findings=tuple(findings),
         ledger=notes,
         corpus=_grow_corpus(settings, source, tally, tell),
@@ -117,16 +116,10 @@ def _ignore(_: Tally) -> None:
 
 
 def _bounds(settings: Settings, source: CaseSource, tally: Tally) -> Bounds | None:
-    """Cases of the corpus were chosen, so they are no evidence of how often a case fails."""
-    chosen = Counter(
-        name
-        for index in range(-settings.replayed, 0)
-        for name in features(source.at(index))
-        if name in tally.features
-    )
-    drawn = Counter(tally.features)
-    drawn.subtract(chosen)
-    return failure_bounds(tally.cases - settings.replayed, drawn)
+    if tally.findings:
+        return None
+    replayed = [source.at(index) for index in range(-settings.replayed, 0)]
+    return failure_bounds(tally.cases, tally.features, replayed)
 
 
 def _grow_corpus(

@@ -13,6 +13,8 @@ from kv_canary_fuzz.reports.coverage_text import bounds_line, commonest_apart, p
 from kv_canary_fuzz.reports.markdown import markdown
 from kv_canary_fuzz.reports.page import report_html
 from kv_canary_fuzz.reports.summary_text import summary_lines
+from kv_canary_fuzz.strategies.case import Case
+from kv_canary_fuzz.strategies.features.features import features
 
 
 def met(*groups: tuple[str, ...]) -> np.ndarray:
@@ -42,6 +44,14 @@ def test_three_over_n() -> None:
     assert bounds == Bounds(cases=0.0005, features={"swap": 0.01, "mode:ALL": 1.0})
     assert bounds.weakest == "mode:ALL"
     assert failure_bounds(0, {}) is None
+
+
+def test_cases_of_a_corpus_are_no_evidence() -> None:
+    kept = Case(num_slots=2)
+    assert {"sources:0", "ring:none"} <= features(kept)
+    bounds = failure_bounds(12, {"sources:0": 4, "ring:none": 2, "swap": 6}, [kept, kept])
+    assert bounds == Bounds(cases=0.3, features={"sources:0": 1.0, "swap": 0.5})
+    assert failure_bounds(2, {"sources:0": 2}, [kept, kept]) is None
 
 
 @pytest.fixture
