@@ -22,6 +22,7 @@ from ..findings.script import script_text
 from ..findings.shrinker import shrink
 from ..findings.standing import ledger_notes, standing_of
 from ..judging.opinion import who_stands_alone
+from ..judging.plainest import plainest
 from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.builtin import load_other, load_reference, load_target
 from ..targets.target import Target, TargetError
@@ -132,6 +133,8 @@ def _finding(
     """Shrink the first case of ``signature`` and write it; crashes are kept as they were found."""
     sighting = tally.findings[signature]
     case = source.at(sighting.first_index)
+    if not signature.startswith(CRASH) and signature != UNSTEADY:
+        case, _ = plainest(case, judge(case, target, reference), target, reference)
     original = describe(settings, case, sighting.first_index, signature, ())
     if sighting.first_index < 0:
         original = replace(original, note=f"from the corpus {settings.corpus}")

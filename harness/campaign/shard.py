@@ -11,6 +11,7 @@ from kv_canary_fuzz.strategies.case import Case
 
 from ..execution.fuzzer import Fuzzer
 from ..findings.provenance import describe
+from ..judging.plainest import plainest
 from ..judging.verdict import judge, lines_of
 from ..targets.builtin import load_reference, load_target
 from ..targets.target import Target
@@ -93,6 +94,7 @@ def _sight(
 ) -> None:
     """Judge a differing case alone, count its signature, and write the first of each."""
     verdict = judge(case, target, reference)
+    case, verdict = plainest(case, verdict, target, reference)
     signature = verdict.signature if not verdict.agrees else UNSTEADY
     first = signature not in tally.findings
     tally.sight(signature, index)
