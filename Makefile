@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 COMPARED := $(VENV)/.compared
 PACKAGES := harness kernels reference reports strategies
 
-.PHONY: fuzz test test-nightly venv lint bench mutants clean
+.PHONY: fuzz test test-nightly venv lint bench mutants sanitize-gpu clean
 
 fuzz: venv
 	$(BIN)/kv-canary-fuzz run --target $(TARGET) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
@@ -53,6 +53,10 @@ bench: venv
 
 mutants: venv
 	$(BIN)/kv-canary-fuzz mutants
+
+# The CUDA kernels on a GPU under compute-sanitizer, in about a minute.
+sanitize-gpu: venv
+	$(BIN)/kv-canary-fuzz sanitize-gpu
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache

@@ -22,8 +22,14 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 from .bench.gpu_bench import BenchError
 from .bench.gpu_report import report_gpu_bench
 from .bench.stages import fast_path, reference_speed
-from .board import SEEDS, BoardError, board_json, known_bugs, run_board
-from .campaign.campaign import default_folder, run_campaign, usable_cores
+from .board.board import SEEDS, board_json, known_bugs, run_board
+from .board.hunters import BoardError
+from .campaign.campaign import (
+    default_folder,
+    run_campaign,
+    usable_cores,
+    usual_workers,
+)
 from .campaign.corpus import CorpusError
 from .campaign.finish import shrink_to_file
 from .campaign.profiles import Profile, settings_for
@@ -33,6 +39,7 @@ from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
 from .targets.builtin import BUILTIN, load_other, load_reference, load_target, sglang_names
@@ -46,6 +53,7 @@ CALLERS_ERRORS = (
     LedgerError,
     ReproducerError,
     RunError,
+    SanitizerMissing,
     SettingsError,
     TargetError,
 )
@@ -58,7 +66,7 @@ TargetOption = Annotated[
     str, typer.Option(help="A built-in target, planted:BUG, or a module's dotted name.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option(min=1, help="Processes; one per core if absent.")
+    int | None, typer.Option(min=1, help="Processes; one per core if absent, at most 10 per GPU.")
 ]
 FileArgument = Annotated[Path, typer.Argument(help="A reproducer, *.kvcase.json.")]
 ReplayTarget = Annotated[
@@ -100,6 +108,12 @@ def run(
     sglang: SglangOption = None,
     patch: PatchOption = None,
     third: ThirdOption = None,
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage", help="Say which lines and branches of the CUDA source are reached."
+        ),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
@@ -119,9 +133,11 @@ def run(
         sglang=sglang,
         patch=patch,
         third=third,
+        coverage=coverage,
     )
     folder = out or default_folder(settings.seed)
-    summary = run_campaign(settings, folder, workers or usable_cores(), Console(), verbose=verbose)
+    workers = workers or usual_workers(settings.target)
+    summary = run_campaign(settings, folder, workers, Console(), verbose=verbose)
     raise typer.Exit(1 if summary.failing else 0)
 
 
@@ -253,6 +269,19 @@ def mutants(
     for line in closing_lines(standings):
         console.print(line, highlight=False, markup=False)
     raise typer.Exit(0 if all(standing.found for standing in standings) else 1)
+
+
+@app.command("sanitize-gpu")
+def sanitize_gpu(
+    cases: Annotated[int, typer.Option(min=1, help="Cases for each tool.")] = CASES,
+    tool: Annotated[list[Tool] | None, typer.Option(help="A tool; all three if absent.")] = None,
+) -> None:
+    """Run the CUDA kernels under compute-sanitizer; exit status 1 where a tool reports anything."""
+    clean = True
+    for name, report in check_kernels(cases, tool or tuple(Tool)):
+        typer.echo(f"{name}: {report or f'clean over {cases} cases'}")
+        clean = clean and not report
+    raise typer.Exit(0 if clean else 1)
 
 
 def _explain(

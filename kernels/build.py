@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from .errors import CompileError, CompilerMissing
 
@@ -30,7 +31,17 @@ _FLAGS = (
     "-fno-rtti",
     "-fvisibility=hidden",
 )
+_COUNTING = ("-O0", "--coverage", "-DKV_COVERAGE")
+"""Without optimisation, so that a branch of the source is a branch of the program."""
+
 _LOG_CHARACTERS = 4000
+
+
+class Counted(NamedTuple):
+    """A library with counters, and the compiler's notes on what they count."""
+
+    library: Path
+    notes: Path
 
 
 def cache_folder() -> Path:
@@ -66,17 +77,36 @@ def build_library(text: str, flags: Sequence[str] = ()) -> Path:
     """
     compiler = find_compiler()
     command = (*compiler, *_FLAGS, *flags)
-    identity = (text, shlex.join(command), _version(compiler))
-    digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
-    library = cache_folder() / f"emulated-{digest}.so"
+    library = cache_folder() / f"emulated-{_digest(text, command, compiler)}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         _compile(command, text, library)
     return library
 
 
+def build_counted(text: str, name: str, flags: Sequence[str] = ()) -> Counted:
+    """The same with counters of lines and branches, which it keeps in a file called ``name``.
+
+    Raises CompilerMissing or CompileError.
+    """
+    compiler = find_compiler()
+    command = (*compiler, *_FLAGS, *_COUNTING, *flags)
+    library = cache_folder() / f"counted-{name}-{_digest(text, command, compiler)}.so"
+    notes = library.with_suffix(".gcno")
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        _compile_counted(command, text, name, Counted(library, notes))
+    return Counted(library, notes)
+
+
+def _digest(text: str, command: Sequence[str], compiler: tuple[str, ...]) -> str:
+    identity = (text, shlex.join(command), compiler_version(compiler))
+    return hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
+
+
 @lru_cache(maxsize=16)
-def _version(compiler: tuple[str, ...]) -> str:
+def compiler_version(compiler: tuple[str, ...]) -> str:
+    """What the compiler says of itself."""
     shown = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False)
     return shown.stdout
 
@@ -84,14 +114,25 @@ def _version(compiler: tuple[str, ...]) -> str:
 def _compile(command: Sequence[str], text: str, library: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="build-", dir=library.parent) as folder:
         output = Path(folder) / library.name
-        done = subprocess.run(
-            [*command, "-x", "c++", "-", "-o", str(output)],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            log = done.stderr.strip()[:_LOG_CHARACTERS]
-            raise CompileError(f"{Path(command[0]).name} refused the kernel source:\n{log}")
+        _run([*command, "-x", "c++", "-", "-o", str(output)], text)
         os.replace(output, library)
+
+
+def _compile_counted(command: Sequence[str], text: str, name: str, made: Counted) -> None:
+    """The notes come before the library, since a library that is there counts as whole."""
+    with tempfile.TemporaryDirectory(prefix="build-", dir=made.library.parent) as name_of_folder:
+        folder = Path(name_of_folder)
+        (folder / f"{name}.cpp").write_text(text, encoding="utf-8")
+        _run([*command, "-c", f"{name}.cpp", "-o", f"{name}.o"], folder=folder)
+        _run([*command, f"{name}.o", "-o", f"{name}.so"], folder=folder)
+        os.replace(folder / f"{name}.gcno", made.notes)
+        os.replace(folder / f"{name}.so", made.library)
+
+
+def _run(command: Sequence[str], text: str | None = None, folder: Path | None = None) -> None:
+    done = subprocess.run(
+        command, input=text, cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        log = done.stderr.strip()[:_LOG_CHARACTERS]
+        raise CompileError(f"{Path(command[0]).name} refused the kernel source:\n{log}")

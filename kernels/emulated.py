@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -34,6 +34,27 @@ DEFAULT_BLOCK_THREADS = 64
 DEFAULT_MAX_BLOCKS = 3
 """A geometry small enough that a hundred entries cross its block and grid boundaries."""
 
+MOST_BLOCK_THREADS = 160
+
+
+class Geometry(NamedTuple):
+    """Threads of a block, and the most blocks of a grid."""
+
+    block_threads: int
+    max_blocks: int
+
+
+_DEFAULT = Geometry(DEFAULT_BLOCK_THREADS, DEFAULT_MAX_BLOCKS)
+GEOMETRIES = (
+    *(_DEFAULT,) * 9,
+    *(Geometry(32, blocks) for blocks in (1, 2, 5)),
+    *(Geometry(64, blocks) for blocks in (1, 7)),
+    *(Geometry(96, blocks) for blocks in (1, 2)),
+    *(Geometry(128, blocks) for blocks in (1, 3)),
+    *(Geometry(MOST_BLOCK_THREADS, blocks) for blocks in (1, 3)),
+)
+"""What a schedule seed picks from, by its remainder; 0, the natural order, has the default."""
+
 _ERROR_BYTES = 1024
 _CODE_BYTES = 1 << 20
 _TRACE_FLAGS = ("-fsanitize-coverage=trace-pc", "-DKV_TRACE_BLOCKS")
@@ -42,13 +63,13 @@ _TRACE_FLAGS = ("-fsanitize-coverage=trace-pc", "-DKV_TRACE_BLOCKS")
 class Library:
     """A loaded build."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kernels: Sequence[str] = abi.KERNELS) -> None:
         loaded = ctypes.CDLL(str(path))
         self.path = path
         self._loaded = loaded
         self.error = ctypes.create_string_buffer(_ERROR_BYTES)
         self.launchers: dict[str, Callable[..., int]] = {}
-        for kernel in abi.KERNELS:
+        for kernel in kernels:
             launcher: Any = getattr(loaded, f"launch_{kernel}")
             launcher.argtypes = [
                 ctypes.c_char_p,
@@ -116,24 +137,39 @@ def load_library(path: Path) -> Library:
         return library
 
 
+class Launches(Protocol):
+    """What runs the grids of a build."""
+
+    def launch(self, packed: abi.Packed, blocks: int, threads: int, seed: int) -> None: ...
+
+
 class EmulatedKernels:
     """A target: the two launchers of one build, and how its grids are run.
 
     ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks``,
     ``schedule_seed`` (the order of blocks, warps and threads; 0 is the natural one) and
-    ``contract`` (the revision whose refusals hold) may be set between launches.
+    ``contract`` (the revision whose refusals hold) may be set between launches; `set_schedule` sets
+    the first three.
     """
 
     def __init__(
-        self, library: Library, max_sources: int, block_threads: int, max_blocks: int
+        self,
+        library: Launches,
+        max_sources: int,
+        max_block_threads: int,
+        geometries: Sequence[Geometry],
     ) -> None:
         self.max_sources = max_sources
-        self.max_block_threads = block_threads
-        self.block_threads = block_threads
-        self.max_blocks = max_blocks
-        self.schedule_seed = 0
+        self.max_block_threads = max_block_threads
+        self._geometries = geometries
         self.contract: Contract = DOCUMENTED
         self._library = library
+        self.set_schedule(0)
+
+    def set_schedule(self, seed: int) -> None:
+        """Run launches in the order of this seed, and on the geometry that it picks."""
+        self.schedule_seed = seed
+        self.block_threads, self.max_blocks = self._geometries[seed % len(self._geometries)]
 
     def launch_canary_write_kernel(
         self,
@@ -173,6 +209,7 @@ class EmulatedKernels:
 
     def take_blocks(self) -> frozenset[int]:
         """The basic blocks that ran since the last call, by address; for a build that traces."""
+        assert isinstance(self._library, Library)
         return self._library.take_blocks()
 
     def _launch(self, context: VerifyOrWriteContext, packed: abi.Packed) -> None:
@@ -190,19 +227,21 @@ def build(
     max_sources: int | None = None,
     patches: Sequence[Patch] = (),
     *,
-    block_threads: int = DEFAULT_BLOCK_THREADS,
-    max_blocks: int = DEFAULT_MAX_BLOCKS,
+    geometry: Geometry | None = None,
     flags: Sequence[str] = (),
     trace_blocks: bool = False,
 ) -> EmulatedKernels:
     """Compile the source (or take it from the cache) and load it.
 
-    ``max_sources`` is the bound on sources, 1 to 32; ``flags`` are further compiler options. With
-    ``trace_blocks`` (g++ 12 or newer) it knows which basic blocks ran, at half the speed.
+    ``max_sources`` is the bound on sources, 1 to 32; ``geometry`` is the only one to run on, where
+    a schedule seed is not to pick it; ``flags`` are further compiler options. With ``trace_blocks``
+    (g++ 12 or newer) it knows which basic blocks ran, at half the speed.
     Raises CompilerMissing, CompileError or PatchError.
     """
     bound = abi.source_bound(max_sources)
+    threads = geometry.block_threads if geometry else MOST_BLOCK_THREADS
     text = translation_unit(apply_patches(read_sources(), patches), EMULATED_ROOT)
     traced = _TRACE_FLAGS if trace_blocks else ()
-    path = build_library(text, (*abi.definitions(bound, block_threads), *traced, *flags))
-    return EmulatedKernels(load_library(path), bound, block_threads, max_blocks)
+    path = build_library(text, (*abi.definitions(bound, threads), *traced, *flags))
+    library = load_library(path)
+    return EmulatedKernels(library, bound, threads, (geometry,) if geometry else GEOMETRIES)

@@ -11,8 +11,16 @@ class CompileError(RuntimeError):
     """The compiler refused the kernel source; the message ends with its log."""
 
 
+class CountersUnavailable(RuntimeError):
+    """This machine cannot count lines and branches; the message says what to install."""
+
+
 class GpuUnavailable(RuntimeError):
     """This machine cannot run the GPU build; the message says what is missing."""
+
+
+UNAVAILABLE = (CompilerMissing, CompileError, CountersUnavailable, GpuUnavailable)
+"""What this machine lacks, or a source that it cannot build."""
 
 
 class PatchError(ValueError):

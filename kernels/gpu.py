@@ -30,6 +30,8 @@ from .source import KERNEL_ROOT, Patch, apply_patches, read_sources, translation
 
 BLOCK_THREADS = 256
 
+_REASON_CHARACTERS = 200
+
 BLOCKS_PER_MULTIPROCESSOR = {
     "kv_canary_write_folded": 2,
     "kv_canary_write_plain": 2,
@@ -182,7 +184,8 @@ def import_cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise GpuUnavailable(f"the GPU build needs CuPy: {advice} ({error})") from error
+        reason = " ".join(str(error).split())[:_REASON_CHARACTERS]
+        raise GpuUnavailable(f"the GPU build needs CuPy: {advice} ({reason})") from error
     runtime = cupy.cuda.runtime
     if runtime.runtimeGetVersion() // 1000 > runtime.driverGetVersion() // 1000:
         raise GpuUnavailable(

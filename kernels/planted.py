@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from . import emulated
+from . import counted, emulated
 from .errors import PatchError
 from .source import Patch
 
@@ -46,8 +46,10 @@ def planted_bugs() -> tuple[PlantedBug, ...]:
     )
 
 
-def build_planted(name: str, *, max_sources: int | None = None) -> emulated.EmulatedKernels:
-    """The emulated build of the source with one bug planted.
+def build_planted(
+    name: str, *, max_sources: int | None = None, counts: Path | None = None
+) -> emulated.EmulatedKernels:
+    """The emulated build of the source with one bug planted; ``counts`` as in `counted.build`.
 
     Raises KeyError for a name that no bug has, PatchError, with the bug's name, where its patches
     no longer apply, and what `emulated.build` raises.
@@ -57,6 +59,8 @@ def build_planted(name: str, *, max_sources: int | None = None) -> emulated.Emul
         names = ", ".join(known.name for known in planted_bugs())
         raise KeyError(f"no planted bug {name!r}; there are {names}")
     try:
+        if counts is not None:
+            return counted.build(counts, bug.patches)
         return emulated.build(max_sources, bug.patches)
     except PatchError as error:
         raise PatchError(f"planted bug {name}: {error}") from error

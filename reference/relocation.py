@@ -32,10 +32,19 @@ def run_on_host(launch: Launch, run: Callable[[Launch], None]) -> None:
     if launch.context.canary_buf.device.type == "cpu":
         run(launch)
         return
-    host = map_tensors(launch, torch.Tensor.cpu)
-    run(host)
+    run_elsewhere(launch, torch.Tensor.cpu, run)
+
+
+def run_elsewhere(
+    launch: Launch,
+    copied: Callable[[torch.Tensor], torch.Tensor],
+    run: Callable[[Launch], None],
+) -> None:
+    """Run on copies of the launch's tensors, and copy back what a launch changes."""
+    other = map_tensors(launch, copied)
+    run(other)
     for name in _CHANGED:
-        getattr(launch.context, name).copy_(getattr(host.context, name))
+        getattr(launch.context, name).copy_(getattr(other.context, name))
 
 
 def _map(value: Any, place: Callable[[torch.Tensor], torch.Tensor]) -> Any:

@@ -7,7 +7,7 @@ from statistics import median_low
 
 from rich.table import Table
 
-from kv_canary_fuzz.harness.board import Standing
+from kv_canary_fuzz.harness.board.board import Standing
 
 
 def board_table(standings: Sequence[Standing]) -> Table:

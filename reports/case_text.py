@@ -54,7 +54,16 @@ def _state_text(case: Case) -> Text:
         f"write index {case.violation_write_index}; slot runs {case.slot_run_counter}, "
         f"kernel runs {case.kernel_run_counter}; "
         f"hash mode {RealKvHashMode(case.real_kv_hash_mode).name}; schedule {case.schedule}"
+        f"{_variation_text(case)}"
     )
+
+
+def _variation_text(case: Case) -> str:
+    shift = f"; tensors begin {case.shift} bytes behind a multiple of 64" if case.shift else ""
+    if case.launching == "eager":
+        return shift
+    how = {"side_stream": "on a side stream", "graph": "as a captured graph, replayed twice"}
+    return f"{shift}; launched {how[case.launching]}"
 
 
 def _sources_table(case: Case) -> Table:

@@ -6,6 +6,9 @@ import re
 
 from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
 
+from .coverage_text import bounds_line, pairs_line
+from .source_text import place_text, share_text
+
 
 def markdown(summary: Summary) -> str:
     """A heading, what was found and how to replay it, and what was covered."""
@@ -30,6 +33,13 @@ def markdown(summary: Summary) -> str:
             lines += [f"Fixed: {_code(note.signature)} no longer happens.", ""]
     if summary.never_met:
         lines += [f"Features never met: {', '.join(map(_code, summary.never_met))}", ""]
+    if summary.never_together:
+        lines += [_cell(pairs_line(summary)), ""]
+    if summary.bounds is not None:
+        lines += [f"No findings; {bounds_line(summary)}.", ""]
+    if summary.source is not None:
+        lines += [f"CUDA source: {share_text(summary.source.total)}", ""]
+        lines += [f"- not reached: {_code(place_text(m))}" for m in summary.source.unreached]
     return "\n".join(lines)
 
 

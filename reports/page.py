@@ -16,7 +16,9 @@ from kv_canary_fuzz.harness.findings.reproducer import Reproducer, encode_reprod
 from kv_canary_fuzz.strategies.features.features import expected_features
 
 from .case_text import case_text
+from .coverage_text import bounds_line, pairs_line
 from .drawing import MapDrawing, draw_map, draw_matrix, group_differs
+from .source_text import place_text, share_text
 from .throughput import draw_throughput
 
 WIDE, NARROW = 760, 340
@@ -47,12 +49,14 @@ def _names(summary: Summary) -> tuple[str, ...]:
     return expected_features(summary.settings.domain, summary.settings.revision)
 
 
-def _families(summary: Summary) -> list[tuple[str, list[tuple[str, int]]]]:
-    """Each family of features with the cases that each of its values occurred in."""
-    grouped: dict[str, list[tuple[str, int]]] = {}
+def _families(summary: Summary) -> list[tuple[str, list[tuple[str, int, str]]]]:
+    """Each family of features: its values, the cases that had each, and the share that may fail."""
+    bounds = summary.bounds.features if summary.bounds else {}
+    grouped: dict[str, list[tuple[str, int, str]]] = {}
     for name in _names(summary):
         value = name.partition(":")[2] or "yes"
-        grouped.setdefault(family(name), []).append((value, summary.features.get(name, 0)))
+        bound = f"{bounds[name]:.2g}" if name in bounds else ""
+        grouped.setdefault(family(name), []).append((value, summary.features.get(name, 0), bound))
     return list(grouped.items())
 
 
@@ -94,6 +98,10 @@ def _environment() -> jinja2.Environment:
         "same_groups": _same_groups,
         "case_words": _case_words,
         "file_text": _file_text,
+        "bounds": bounds_line,
+        "pairs": pairs_line,
+        "share": share_text,
+        "place": place_text,
         "number": lambda value: f"{value:,.0f}",
     }
     return environment

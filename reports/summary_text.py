@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
 
+from .coverage_text import bounds_line, pairs_line
+from .source_text import source_lines
+
 MOST_NAMES = 12
 
 
@@ -23,15 +26,16 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         lines.append(f"features never met: {_names(summary.never_met)}")
     else:
         lines.append(f"all {len(summary.features)} features met")
+    if summary.never_together:
+        lines.append(pairs_line(summary))
+    if summary.source is not None:
+        lines += source_lines(summary.source)
     if summary.findings:
         lines.append(f"{_count_text(summary)}:")
         for finding in summary.findings:
             lines += _finding_lines(finding)
-    elif summary.cases:
-        lines.append(
-            f"no findings; with 95 % confidence fewer than {3 / summary.cases:.2g} "
-            "of such cases fail"
-        )
+    elif summary.bounds is not None:
+        lines.append(f"no findings; {bounds_line(summary)}")
     lines += [
         f"{note.outcome}: {note.signature}" for note in summary.ledger if note.outcome != "met"
     ]

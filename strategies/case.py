@@ -7,7 +7,7 @@ of the contract; a field that the contract gives as a tensor is here the numbers
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -168,6 +168,13 @@ class CorruptStep(
 
 Step = WriteStep | VerifyStep | CorruptStep
 
+Launching = Literal["eager", "side_stream", "graph"]
+"""How launches are put to a device: as they come, the same on a stream of their own, or captured
+in a graph over other contents and replayed twice. The plainest comes first."""
+
+LAUNCHINGS: tuple[Launching, ...] = get_args(Launching)
+MOST_SHIFT = 60
+
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The state before the first step, and the steps."""
@@ -185,3 +192,8 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     steps: Annotated[tuple[Step, ...], Meta(max_length=64)] = ()
     schedule: Seed = 0
     """The interleaving of blocks and threads to run under, where a target can choose one."""
+    launching: Launching = "eager"
+    """Where the target is no device, or cannot do it, launches are put eagerly."""
+    shift: Annotated[int, Meta(ge=0, le=MOST_SHIFT)] = 0
+    """Bytes by which tensors begin behind a multiple of 64: rounded down for each of them to what
+    its type and the contract allow."""

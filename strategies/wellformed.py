@@ -5,7 +5,18 @@ from __future__ import annotations
 from kv_canary_fuzz.reference.consts import CANARY_SLOT_BYTES, VIOLATION_FIELDS
 from kv_canary_fuzz.reference.enums import CanaryLaunchTag, RealKvHashMode
 
-from .case import Case, Column, CorruptStep, Flip, Source, Step, VerifyStep, WriteStep
+from .case import (
+    LAUNCHINGS,
+    MOST_SHIFT,
+    Case,
+    Column,
+    CorruptStep,
+    Flip,
+    Source,
+    Step,
+    VerifyStep,
+    WriteStep,
+)
 from .content import Content
 from .faults import VERIFY_COLUMNS, WRITE_COLUMNS, Launch, subjects, why_not
 from .values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
@@ -72,6 +83,9 @@ def _check_state(case: Case) -> None:
     _within("slot_run_counter", case.slot_run_counter, INT64_MIN, INT64_MAX)
     _within("kernel_run_counter", case.kernel_run_counter, INT64_MIN, INT64_MAX)
     _within("schedule", case.schedule, 0, 2**64 - 1)
+    if case.launching not in LAUNCHINGS:
+        raise MalformedCase("launching", f"{case.launching!r} is none of {', '.join(LAUNCHINGS)}")
+    _within("shift", case.shift, 0, MOST_SHIFT)
     _within("real_kv_hash_mode", case.real_kv_hash_mode, 0, len(RealKvHashMode) - 1)
     _check_content("canary_buf", case.canary_buf, canary_bytes(case))
     _check_content("violation_ring", case.violation_ring, case.ring_capacity * _RING_ROW_BYTES)

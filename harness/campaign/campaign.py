@@ -15,12 +15,14 @@ from kv_canary_fuzz.reports.publish import publish
 from kv_canary_fuzz.reports.summary_text import summary_lines
 
 from ..targets.builtin import load_other, load_reference, load_target
+from ..targets.devices import most_workers
 from ..targets.target import CLAIMABLE, TargetError
 from .crew import run_crew
 from .finish import finish
 from .profiles import prepared
 from .run_folder import RunFolder
 from .settings import DomainName, Settings
+from .source_coverage import counting
 from .summary import Summary
 
 
@@ -33,10 +35,17 @@ def run_campaign(
     a TargetError before any worker starts; the same for the corpus and the ledger. Raises OSError
     where the run's folder cannot be made.
     """
-    settings = settled(settings)
     folder = RunFolder(root)
+    with counting(folder.source_counts if settings.coverage else None):
+        return _run_campaign(settings, folder, workers, console, verbose)
+
+
+def _run_campaign(
+    settings: Settings, folder: RunFolder, workers: int, console: Console, verbose: bool
+) -> Summary:
+    settings = settled(settings)
     settings = prepared(settings, folder)
-    root.mkdir(parents=True, exist_ok=True)
+    folder.root.mkdir(parents=True, exist_ok=True)
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -45,12 +54,12 @@ def run_campaign(
         if verbose or not line.startswith("written"):
             say(line)
 
-    say(f"seed {settings.seed}, run folder {root}")
+    say(f"seed {settings.seed}, run folder {folder.root}")
     with live_line(console, Live(settings), say if verbose else None) as show:
         tally = run_crew(settings, folder, min(workers, settings.batches), show=show)
     summary = finish(settings, folder, tally, tell=tell)
     publish(folder, summary)
-    for line in summary_lines(summary, str(root)):
+    for line in summary_lines(summary, str(folder.root)):
         say(line)
     return summary
 
@@ -82,6 +91,12 @@ def default_folder(seed: int) -> Path:
         folder = base / f"{stem}-{number}"
         number += 1
     return folder
+
+
+def usual_workers(target: str) -> int:
+    """One for each core, but no more than the target's GPUs bear. Raises TargetError."""
+    most = most_workers(load_target(target))
+    return usable_cores() if most is None else min(usable_cores(), most)
 
 
 def usable_cores() -> int:

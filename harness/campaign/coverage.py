@@ -113,6 +113,20 @@ def pair_matrix(pairs: Pairs, names: Iterable[str]) -> PairMatrix:
     return PairMatrix(families, tuple(met), tuple(possible))
 
 
+def never_together(pairs: Pairs, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Of the features among ``names`` that occurred, those that never did in one case.
+
+    Each pair stands under its first feature, in the order of NAMES.
+    """
+    wanted = set(names)
+    met = [n for n, name in enumerate(NAMES) if name in wanted and pairs[n, n]]
+    apart = {
+        NAMES[n]: tuple(NAMES[m] for m in met[place + 1 :] if not pairs[n, m])
+        for place, n in enumerate(met)
+    }
+    return {name: others for name, others in apart.items() if others}
+
+
 def family(name: str) -> str:
     """The part of a feature's name that its alternatives share."""
     return name.partition(":")[0]

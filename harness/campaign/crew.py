@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ..targets.builtin import load_target
+from ..targets.devices import use_gpu_of
 from .run_folder import RunFolder
 from .settings import Settings, Shard
 from .shard import run_batches, shard_batches
@@ -137,6 +139,7 @@ class Crew:
 
 def _work(settings: Settings, shard: Shard, root: str, reports: Any, stop: Event) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    use_gpu_of(shard.index % shard.of, load_target(settings.target))
     process = multiprocessing.current_process().pid
     last = 0.0
 

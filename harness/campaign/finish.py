@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
-from kv_canary_fuzz.strategies.features.features import expected_features
+from kv_canary_fuzz.strategies.features.features import expected_features, features
 
 from ..atomic_file import write_atomically
 from ..explaining.explain import explain
@@ -28,11 +29,13 @@ from ..targets.builtin import load_other, load_reference, load_target
 from ..targets.target import Target, TargetError
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
+from .confidence import Bounds, failure_bounds
 from .corpus import add_to_corpus
-from .coverage import pair_matrix, unpack
+from .coverage import never_together, pair_matrix, unpack
 from .run_folder import RunFolder
 from .settings import Settings
 from .shard import UNSTEADY
+from .source_coverage import read_source_coverage
 from .summary import CorpusUse, Finding, LedgerNote, Summary, write_summary
 from .tally import Tally
 from .timing import timing_of
@@ -85,9 +88,12 @@ def finish(
         features=dict(sorted(tally.features.items())),
         never_met=tuple(name for name in names if name not in tally.features),
         pairs=pair_matrix(unpack(tally.pairs), names),
+        never_together=never_together(unpack(tally.pairs), names),
+        bounds=None if tally.findings else _bounds(settings, source, tally),
         findings=tuple(findings),
         ledger=notes,
         corpus=_grow_corpus(settings, source, tally, tell),
+        source=read_source_coverage(folder.source_counts) if settings.coverage else None,
         versions=versions(),
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
@@ -95,6 +101,19 @@ def finish(
     folder.root.mkdir(parents=True, exist_ok=True)
     write_summary(folder.summary, summary)
     return summary
+
+
+def _bounds(settings: Settings, source: CaseSource, tally: Tally) -> Bounds | None:
+    """Cases of the corpus were chosen, so they are no evidence of how often a case fails."""
+    chosen = Counter(
+        name
+        for index in range(-settings.replayed, 0)
+        for name in features(source.at(index))
+        if name in tally.features
+    )
+    drawn = Counter(tally.features)
+    drawn.subtract(chosen)
+    return failure_bounds(tally.cases - settings.replayed, drawn)
 
 
 def _grow_corpus(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..atomic_file import write_atomically
 from ..findings.ledger import read_ledger
-from ..targets.builtin import sglang_names
+from ..targets.builtin import countable_target, sglang_names
 from .corpus import read_corpus
 from .run_folder import RunFolder
 from .settings import DomainName, Settings
@@ -53,11 +53,13 @@ def settings_for(
     sglang: Path | None = None,
     patch: Path | None = None,
     third: str | None = None,
+    coverage: bool = False,
 ) -> Settings:
     """The settings of a profile, with whatever was given in place of its own.
 
     Targets of sglang's are taken from the source tree ``sglang``; ``patch`` is for the target.
-    Raises SettingsError, and TargetError where these are given and concern no target.
+    Raises SettingsError, and TargetError where these are given and concern no target, or where the
+    target cannot give the ``coverage`` asked for.
     """
     bounded = cases is not None or seconds is not None
     if profile is Profile.PULL_REQUEST and not bounded:
@@ -69,7 +71,7 @@ def settings_for(
         corpus, ledger = corpus or CORPUS, ledger or LEDGER
     target, reference = sglang_names(target or "auto", reference, sglang, patch)
     settings = Settings(
-        target=target,
+        target=countable_target(target) if coverage else target,
         reference=reference,
         domain=domain,
         seed=fresh_seed() if seed is None else seed,
@@ -79,6 +81,7 @@ def settings_for(
         corpus=None if corpus is None else str(corpus),
         ledger=None if ledger is None else str(ledger),
         third=third,
+        coverage=coverage,
     )
     settings.check()
     return settings

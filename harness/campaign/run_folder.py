@@ -92,6 +92,11 @@ class RunFolder:
         return self.root / "findings.sarif"
 
     @property
+    def source_counts(self) -> Path:
+        """Where emulated targets count the lines and branches that they reach."""
+        return self.root / "source-counts"
+
+    @property
     def replayed(self) -> Path:
         """The cases of the corpus as they were when the run began."""
         return self.root / "replayed.json"

@@ -36,6 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ``replayed`` cases of the folder ``corpus`` are run first, under the indices below 0, and new
     ones are added to it. ``ledger`` is the file that says which findings are known. ``third``
     is the target that says of each finding who stands alone; the scalar model where it is None.
+    ``coverage`` asks for the lines and branches of the CUDA source that are reached.
     """
 
     target: str
@@ -51,6 +52,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     replayed: int = 0
     ledger: str | None = None
     third: str | None = None
+    coverage: bool = False
 
     @property
     def revision(self) -> Contract:

@@ -11,8 +11,10 @@ from msgspec import Struct
 from ..atomic_file import write_atomically
 from ..explaining.explanation import Explanation
 from ..findings.reproducer import Reproducer
+from .confidence import Bounds
 from .coverage import PairMatrix
 from .settings import Settings
+from .source_coverage import SourceCoverage
 
 FORMAT: Final = "kv-canary-fuzz run"
 VERSION: Final = 1
@@ -99,8 +101,11 @@ class CorpusUse(Struct, frozen=True):
 class Summary(Struct, frozen=True, kw_only=True):
     """A campaign from its settings to its findings: all that the report shows.
 
+    ``source`` is there where coverage was asked for.
     ``target`` is the one that ran, where the settings say ``auto``, and ``device`` is where its
-    tensors were. ``never_met`` names features of the domain that no case had. ``interrupted`` says
+    tensors were. ``never_met`` names features of the domain that no case had, ``never_together``
+    those that others were never with, each pair once. ``bounds`` says how rarely cases fail, where
+    nothing was found, and counts generated cases alone. ``interrupted`` says
     that it ended before it was done.
     """
 
@@ -113,9 +118,12 @@ class Summary(Struct, frozen=True, kw_only=True):
     features: dict[str, int]
     never_met: tuple[str, ...]
     pairs: PairMatrix
+    never_together: dict[str, tuple[str, ...]]
+    bounds: Bounds | None
     findings: tuple[Finding, ...]
     ledger: tuple[LedgerNote, ...] = ()
     corpus: CorpusUse | None = None
+    source: SourceCoverage | None = None
     versions: dict[str, str]
     interrupted: bool = False
     timing: Timing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 
 from kv_canary_fuzz.reference import RELEASED, Contract, VerifyLaunch, WriteLaunch
 from kv_canary_fuzz.reference import Rows as ProducedRows
@@ -14,6 +15,7 @@ from kv_canary_fuzz.strategies.case import Case, CorruptStep
 from ..targets.target import Target
 from .arena import Batch
 from .binding import Binder
+from .launching import play
 from .outcome import NO_ROWS, Raised, Rows
 from .tensors import Memory
 
@@ -35,14 +37,17 @@ class Run:
 def run_target(target: Target, batch: Batch, memory: Memory) -> Run:
     """Run every case of the batch, one after another, on ``memory``."""
     run = Run()
-    for index, case in enumerate(batch.cases):
-        binder = Binder(case, batch.layouts[index], memory, batch.bases[index])
+    played = []
+    for case, layout, base in zip(batch.cases, batch.layouts, batch.bases, strict=True):
+        binder = Binder(case, layout, memory, base)
         if target.set_schedule is not None:
             target.set_schedule(case.schedule)
-        for number in range(len(case.steps)):
-            raised = step_target(target, case, binder, number)
-            if raised is not None:
-                run.raised[index, number] = raised
+        step = partial(step_target, target, case, binder)
+        part = memory.part(base, layout.size)
+        played.append(play(case, layout, target, part, step, len(case.steps) - 1))
+    for index, one in enumerate(played):
+        for number, raised in one.outcome().items():
+            run.raised[index, number] = raised
     return run
 
 

@@ -1,8 +1,9 @@
 """Where every tensor of a case lies in one flat buffer.
 
-A layout is a pure function of the case. Regions start at multiples of 64 bytes, with at least one
-guard band of 64 bytes before, between and after them, so that a stray write lands on bytes that
-the comparison looks at.
+A layout is a pure function of the case. Regions start at multiples of 64 bytes, or as far behind
+one as the case's shift and their own alignment say, with at least one guard band of 64 bytes
+before, between and after them, so that a stray write lands on bytes that the comparison looks at.
+Steps that are equal share their tensors: the same launch again, on what the first one left.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from kv_canary_fuzz.strategies.case import Case, Column, CorruptStep, Step, Veri
 
 ALIGNMENT = 64
 GUARD_BYTES = 64
+SOURCE_ALIGNMENT = 16
+WORD_ALIGNMENT = 8
+INT_ALIGNMENT = 4
 RING_ROW_BYTES = consts.VIOLATION_FIELDS * 8
 
 
@@ -120,23 +124,33 @@ def lay_out(case: Case) -> Layout:
     regions: dict[str, Region] = {}
     end = 0
 
-    def place(name: str, size: int) -> None:
+    def place(name: str, size: int, alignment: int) -> None:
         nonlocal end
         offset = (end + GUARD_BYTES + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        offset += case.shift // alignment * alignment
         regions[name] = Region(offset, size)
         end = offset + size
 
-    place("canary_buf", case.num_slots * case.slot_stride_bytes)
-    place("violation_ring", case.ring_capacity * RING_ROW_BYTES)
-    place("violation_write_index", 4)
-    place("slot_run_counter", 8)
-    place("kernel_run_counter", 8)
+    place("canary_buf", case.num_slots * case.slot_stride_bytes, WORD_ALIGNMENT)
+    place("violation_ring", case.ring_capacity * RING_ROW_BYTES, WORD_ALIGNMENT)
+    place("violation_write_index", 4, INT_ALIGNMENT)
+    place("slot_run_counter", 8, WORD_ALIGNMENT)
+    place("kernel_run_counter", 8, WORD_ALIGNMENT)
     for index, source in enumerate(case.real_kv_sources):
-        place(source_region(index), source.span)
+        place(source_region(index), source.span, SOURCE_ALIGNMENT)
     for number, step in enumerate(case.steps):
+        first = case.steps.index(step)
+        if first < number:
+            _share(regions, step, number, first)
+            continue
         for name, column in step_columns(step):
-            place(step_region(number, name), column.length * 8)
+            place(step_region(number, name), column.length * 8, WORD_ALIGNMENT)
         for name, _ in step_flags(step):
-            place(step_region(number, name), 4)
+            place(step_region(number, name), 4, INT_ALIGNMENT)
     size = (end + GUARD_BYTES + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     return Layout(regions, size)
+
+
+def _share(regions: dict[str, Region], step: Step, number: int, first: int) -> None:
+    for name, _ in (*step_columns(step), *step_flags(step)):
+        regions[step_region(number, name)] = regions[step_region(first, name)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from .arena import Bytes
@@ -27,17 +26,35 @@ class Memory:
             return self._host[offset : offset + size]
         return self.bytes[offset : offset + size].cpu().numpy()
 
-    def write(self, offset: int, data: Bytes) -> None:
-        if self._host is not None:
-            self._host[offset : offset + data.size] = data
-        else:
-            self.bytes[offset : offset + data.size] = torch.from_numpy(data).to(self.bytes.device)
-
     def flip(self, offset: int, mask: int) -> None:
-        self.write(offset, self.read(offset, 1) ^ np.uint8(mask))
+        """XOR a byte. On a device it is put on the current stream, and nothing is waited for."""
+        if self._host is not None:
+            self._host[offset] ^= mask
+        else:
+            self.bytes[offset : offset + 1].bitwise_xor_(mask)
 
     def swap(self, first: int, second: int, size: int) -> None:
-        """Exchange two disjoint stretches of ``size`` bytes."""
-        kept = self.read(first, size).copy()
-        self.write(first, self.read(second, size))
-        self.write(second, kept)
+        """Exchange two disjoint stretches of ``size`` bytes; on a device like `flip`."""
+        one, other = (self.bytes[start : start + size] for start in (first, second))
+        for changed, by in ((one, other), (other, one), (one, other)):
+            changed.bitwise_xor_(by)
+
+    def part(self, base: int, size: int) -> Part:
+        return Part(self.bytes[base : base + size])
+
+
+class Part:
+    """A stretch of a memory, where one case lies. All of it happens on the current stream."""
+
+    def __init__(self, data: torch.Tensor) -> None:
+        self._data = data
+
+    def copy(self) -> torch.Tensor:
+        return self._data.clone()
+
+    def put(self, data: torch.Tensor) -> None:
+        self._data.copy_(data)
+
+    def blank(self) -> None:
+        """Zeros: contents under which a launch is legal and has nothing to do."""
+        self._data.zero_()

@@ -50,6 +50,8 @@ def byte_maps(case: Case, verdict: Verdict) -> tuple[ByteMap, ...]:
 def _map_name(mismatch: Mismatch) -> str:
     if mismatch.rank is Rank.GUARD:
         return mismatch.kind
+    if mismatch.rank is Rank.ROW:
+        return "violation_ring"
     return mismatch.region or mismatch.rank.name
 
 

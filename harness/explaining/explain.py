@@ -12,7 +12,7 @@ from ..judging.comparison import ring_rows
 from ..judging.differences import FIELDS
 from ..judging.mismatch import Mismatch, Rank, step_kind
 from ..judging.ring import Row
-from ..judging.row_differences import ROW_FIELDS, row_values
+from ..judging.row_differences import REFERENCES, ROW_FIELDS, row_values
 from ..judging.verdict import Verdict
 from .byte_maps import byte_maps
 from .chains import chain_of
@@ -85,7 +85,8 @@ def _headline(case: Case, cause: Mismatch, step: str) -> str:
         slot, field = _field(case, cause)
         return f"After {step}, slot {slot} holds the wrong {field}."
     if cause.rank is Rank.ROW:
-        return f"After {step}, {_row_headline(cause)}."
+        whose = ", in the reference's ring" if cause.kind.startswith(REFERENCES) else ""
+        return f"After {step}{whose}, {_row_headline(cause)}."
     if cause.rank is Rank.EXCEPTION:
         return f"At {step}, the two sides end differently: one refuses, or refuses otherwise."
     if cause.rank is Rank.GUARD:
@@ -96,7 +97,7 @@ def _headline(case: Case, cause: Mismatch, step: str) -> str:
 
 
 def _row_headline(cause: Mismatch) -> str:
-    if cause.kind == "violation_ring.unstored":
+    if cause.kind.removeprefix(REFERENCES) == "violation_ring.unstored":
         return f"{cause.place} was counted by the write index and never stored"
     if cause.rows is None:
         return f"{cause.place}: expected {cause.expected}, found {cause.found}"

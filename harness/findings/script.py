@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from kv_canary_fuzz.strategies.case import (
     Case,
     Column,
@@ -61,10 +63,17 @@ def script_text(
     """The program for a finding; it ends with status 1 where the target still shows it.
 
     ``verdict`` is None where the launch does not return. Empty where no program of under 40 lines
-    shows the finding: a case of very many steps, or a difference between the reference and what
+    shows the finding: a case of very many steps, one that differs only with tensors off their
+    alignment or with launches not put eagerly, or a difference between the reference and what
     the grammar knows. Where rows were lost for want of room, the program's ring has room.
     """
     case = found.case
+    plain = replace(case, launching="eager", shift=0)
+    if verdict and plain != case:
+        verdict = judge(plain, target, reference)
+        if verdict.signature != found.signature:
+            return ""
+    case = plain
     if verdict and verdict.mismatches and verdict.mismatches[0].rank is Rank.ROW:
         roomy = with_room(case, _most_rows(case))
         seen = judge(roomy, target, reference)

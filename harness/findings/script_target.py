@@ -6,6 +6,7 @@ from kv_canary_fuzz.reference import DOCUMENTED
 from kv_canary_fuzz.strategies.case import Case, CorruptStep
 
 from ..targets.builtin import BUILTIN, PLANTED_PREFIX, REVISION_MARK
+from ..targets.large import LARGE_PREFIX
 from ..targets.target import Target
 
 _LAUNCHERS = (
@@ -34,7 +35,7 @@ def target_lines(target: Target, case: Case) -> list[str]:
         return [*bound, *_scheduled(schedule), *_revised(target, case)]
     if name in _PLAIN and not _revised(target, case):
         return [_PLAIN[name]]
-    if name.partition(":")[0] in BUILTIN:
+    if name.partition(":")[0] in BUILTIN or name.startswith(LARGE_PREFIX):
         loader = "from kv_canary_fuzz.harness.targets.builtin import load_target"
         return [loader, f"loaded = load_target({target.name!r})", _LAUNCHERS]
     lines = [f"import {name} as target"]
@@ -44,7 +45,7 @@ def target_lines(target: Target, case: Case) -> list[str]:
 
 
 def _scheduled(schedule: int) -> list[str]:
-    return [f"target.schedule_seed = {schedule}"] if schedule else []
+    return [f"target.set_schedule({schedule})"] if schedule else []
 
 
 def _revised(target: Target, case: Case) -> list[str]:

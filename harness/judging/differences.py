@@ -15,7 +15,7 @@ from ..execution.outcome import Rows
 from .comparison import ring_rows
 from .mismatch import MOST_DIFFERENCES, Mismatch, Rank, hash_text
 from .ring import Appended
-from .row_differences import row_differences
+from .row_differences import blamed_on_reference, row_differences
 from .stamps import Stamp, stamps
 
 FIELDS = ("token", "position", "prev_hash", "real_kv_hash")
@@ -60,13 +60,18 @@ def differences(
         if region == "canary_buf":
             yield from _stamp_differences(case, step, inside, *sides)
         elif region == "violation_ring":
-            appended = Appended(
-                ring_rows(initial, start, size),
-                case.violation_write_index,
-                produced,
-                _write_index(layout, found),
+            before = ring_rows(initial, start, size)
+            left, right = (
+                row_differences(
+                    Appended(
+                        before, case.violation_write_index, produced, _write_index(layout, side)
+                    ),
+                    ring_rows(side, start, size),
+                )
+                for side in (expected, found)
             )
-            yield from row_differences(appended, *sides)
+            yield from map(blamed_on_reference, left)
+            yield from right
         elif region in _COUNTERS:
             yield _counter_difference(region, *sides)
         else:

@@ -84,6 +84,8 @@ def ring_differences(appended: Appended, ring: Rows) -> Iterator[RingDifference]
     capacity = len(ring)
     for step, rows, index, claimed in appended.launches():
         positions = stored_positions(index, claimed, capacity)
+        if claimed == len(rows) and _stand_in_order(rows, index, ring[positions]):
+            continue
         possible = Counter(_rows(rows))
         unstored = tuple(
             position
@@ -97,6 +99,12 @@ def ring_differences(appended: Appended, ring: Rows) -> Iterator[RingDifference]
         if extra or unstored or (missing and not full):
             lost, added = tuple(missing.elements()), tuple(extra.elements())
             yield RingDifference(step, lost, added, unstored, full)
+
+
+def _stand_in_order(rows: Rows, index: int, stored: Rows) -> bool:
+    """Whether ``stored`` are the rows that fit, in the order of appending: equal at a glance."""
+    first = max(0, -index)
+    return np.array_equal(stored, rows[first : first + len(stored)])
 
 
 def untouched_positions(appended: Appended) -> list[int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec.structs import replace
 
-from ..execution.arena import Bytes
-from .comparison import ring_rows
+from ..execution.outcome import Rows
 from .mismatch import MOST_DIFFERENCES, Mismatch, Rank, bits_text, hash_text
 from .ring import Appended, RingDifference, Row, ring_differences, untouched_positions
 
@@ -22,25 +22,37 @@ ROW_FIELDS = (
     "fail_reason_bits",
 )
 
+REFERENCES = "the reference's "
+"""How the kind and the place of a mismatch begin that is the reference's own fault."""
 
-def row_differences(appended: Appended, expected: Bytes, found: Bytes) -> Iterator[Mismatch]:
+
+def row_differences(appended: Appended, ring: Rows) -> Iterator[Mismatch]:
     """Rows that the launches of ``appended`` should have left, and rows that they should not."""
-    before, after = ring_rows(expected, 0, expected.size), ring_rows(found, 0, found.size)
-    for difference in ring_differences(appended, after):
+    for difference in ring_differences(appended, ring):
         yield from _launch_differences(difference)
     for position in untouched_positions(appended):
-        if not np.array_equal(before[position], after[position]):
+        if not np.array_equal(appended.initial[position], ring[position]):
+            before, after = (tuple(r[position].tolist()) for r in (appended.initial, ring))
             yield Mismatch(
                 rank=Rank.ROW,
                 order=(2, position),
                 kind="violation_ring.untouched",
                 place=f"violation_ring[{position}], which no launch stores to",
-                expected=row_text(tuple(before[position].tolist())),
-                found=row_text(tuple(after[position].tolist())),
+                expected=row_text(before),
+                found=row_text(after),
                 region="violation_ring",
-                offset=position * before.shape[1] * 8,
-                rows=(tuple(before[position].tolist()), tuple(after[position].tolist())),
+                offset=position * ring.shape[1] * 8,
+                rows=(before, after),
             )
+
+
+def blamed_on_reference(mismatch: Mismatch) -> Mismatch:
+    """What `row_differences` says of a ring, said of the reference's own.
+
+    No region: the bytes that differ from the target's are right there.
+    """
+    kind, place = f"{REFERENCES}{mismatch.kind}", f"{REFERENCES}{mismatch.place}"
+    return replace(mismatch, kind=kind, place=place, region="", offset=0)
 
 
 def _launch_differences(difference: RingDifference) -> Iterator[Mismatch]:

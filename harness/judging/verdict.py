@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
 from ..execution.arena import Bytes, allocate, fill, lay_out_batch
 from ..execution.binding import Binder
 from ..execution.execution import Run, step_reference, step_target
+from ..execution.launching import launching_of, play
 from ..execution.layout import Layout
 from ..execution.outcome import Raised, Rows
 from ..execution.tensors import Memory
@@ -80,18 +82,30 @@ class Side:
         self._target = target
         self._contract = contract
         self._memory = Memory(buffer, target.device if target else "cpu")
-        self._binder = Binder(case, batch.layouts[0], self._memory, 0)
+        self._layout = batch.layouts[0]
+        self._binder = Binder(case, self._layout, self._memory, 0)
+        self._part = self._memory.part(0, batch.size)
         self._size = batch.size
+        eager = target is None or launching_of(case, target) == "eager"
+        self._contents = None if eager else self._part.copy()
         self.run = Run()
         if target is not None and target.set_schedule is not None:
             target.set_schedule(case.schedule)
 
     def advance(self, number: int) -> Raised | None:
-        """Run step ``number``; None as target stands for the torch reference."""
+        """Run step ``number``; None as target stands for the torch reference.
+
+        Launches that are not put eagerly are put anew from the first on, as a batch would.
+        """
         if self._target is None:
             step_reference((self._case,), [self._binder], number, self.run, self._contract)
             return self.run.raised.get((0, number))
-        return step_target(self._target, self._case, self._binder, number)
+        step = partial(step_target, self._target, self._case, self._binder)
+        if self._contents is None:
+            return step(number)
+        self._part.put(self._contents)
+        played = play(self._case, self._layout, self._target, self._part, step, number)
+        return played.outcome().get(number)
 
     def bytes(self) -> Bytes:
         return self._memory.read(0, self._size)

@@ -7,6 +7,7 @@ started, and handed to xdist's workers, so that all of them collect and run the 
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
 from ..campaign.settings import DomainName, SettingsError
+from ..campaign.source_coverage import counting
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
 from ..targets.builtin import load_reference, load_target
+from ..targets.devices import most_workers
 from ..targets.target import Target, TargetError
 from .progress_watch import ProgressWatch
 from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
@@ -58,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kv-third", help="who says who stands alone (default: the scalar model)")
     group.addoption("--kv-sglang", type=Path, help="source tree that sglang's targets are from")
     group.addoption("--kv-patch", type=Path, help="unified diff for a copy of sglang's source")
+    group.addoption(
+        "--kv-coverage",
+        action="store_true",
+        help="say which lines and branches of the CUDA source are reached (target emulated)",
+    )
     group.addoption("--kv-ledger", type=Path, help="file with the findings that are known")
 
 
@@ -65,9 +73,11 @@ def pytest_configure(config: pytest.Config) -> None:
     workerinput = getattr(config, "workerinput", None)
     if workerinput is not None:
         config.stash[PLAN] = msgspec.json.decode(workerinput["kv_canary"], type=CampaignPlan)
+        _count(config, fresh=False)
         return
     try:
         config.stash[PLAN] = CampaignPlan.of(config.option)
+        _count(config, fresh=True)
         settings = config.stash[PLAN].settings
         contract = DOCUMENTED
         if config.option.kv_target:
@@ -75,6 +85,28 @@ def pytest_configure(config: pytest.Config) -> None:
         load_reference(settings.reference, contract)
     except (TargetError, CorpusError, LedgerError, ReproducerError, SettingsError) as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def _count(config: pytest.Config, *, fresh: bool) -> None:
+    """Until the session ends, emulated targets count what they reach, where that is asked for."""
+    plan = config.stash[PLAN]
+    stack = ExitStack()
+    config.add_cleanup(stack.close)
+    folder = plan.folder.source_counts if plan.settings.coverage else None
+    stack.enter_context(counting(folder, fresh=fresh))
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """``-n auto``: no more workers than the GPUs of ``--kv-target`` bear."""
+    workers = yield
+    if not config.option.kv_target:
+        return workers
+    try:
+        most = most_workers(load_target(config.option.kv_target))
+    except TargetError:  # said in one line when the plugin is configured
+        return workers
+    return workers if most is None else min(workers, most)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -27,6 +27,7 @@ from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe
 from ..judging.verdict import Verdict, lines_of
 from ..targets.builtin import load_reference, load_target
+from ..targets.devices import use_gpu_of, xdist_worker
 
 SHARDS = 8
 PROGRESS_SECONDS = 1.0
@@ -58,6 +59,7 @@ class CampaignPlan(Struct, frozen=True):
             sglang=option.kv_sglang,
             patch=option.kv_patch,
             third=option.kv_third,
+            coverage=option.kv_coverage,
         )
         root = Path(option.kv_out or default_folder(settings.seed)).absolute()
         return cls(prepared(settings, RunFolder(root)), str(root))
@@ -104,6 +106,8 @@ class ShardTest:
             share = settings.seconds * min(workers, SHARDS) / SHARDS
             settings = msgspec.structs.replace(settings, seconds=share)
         folder = self._plan.folder
+        worker = xdist_worker(os.environ.get("PYTEST_XDIST_WORKER", ""))
+        use_gpu_of(worker, load_target(settings.target))
         batches = shard_batches(settings, Shard(self._index, SHARDS))
         tally = run_batches(settings, batches, folder, report=self._tell)
         write_atomically(folder.shard(self._index), msgspec.json.encode(tally))

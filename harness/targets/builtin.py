@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.reference.contract import CONTRACTS, RELEASED, Contract
 from kv_canary_fuzz.strategies.classify import Domain
 
-from .target import Target, TargetError, load_module_target, target_of
+from .large import LARGE_PREFIX, large_target
+from .target import Target, TargetError, load_module_target, streams_of, target_of
 
 if TYPE_CHECKING:
     from kv_canary_fuzz.kernels.planted import PlantedBug
@@ -20,11 +23,21 @@ SGLANG, SGLANG_REFERENCE = "sglang", "sglang-reference"
 REVISION_MARK = "@"
 """Between a target's name and the revision of the contract that it is asked to follow."""
 
+COVERAGE_FOLDER = "KV_CANARY_FUZZ_COVERAGE"
+"""The environment variable that names the folder into which emulated targets count."""
+
 
 def _emulated(contract: Contract) -> Target:
-    from kv_canary_fuzz.kernels import emulated
+    from kv_canary_fuzz.kernels import counted, emulated
 
-    return _emulated_target("emulated", emulated.build, contract)
+    counts = _counts()
+    build = emulated.build if counts is None else partial(counted.build, counts)
+    return _emulated_target("emulated", build, contract)
+
+
+def _counts() -> Path | None:
+    folder = os.environ.get(COVERAGE_FOLDER)
+    return Path(folder) if folder else None
 
 
 def _planted(name: str, contract: Contract) -> Target:
@@ -33,17 +46,14 @@ def _planted(name: str, contract: Contract) -> Target:
     known = [bug.name for bug in planted_bugs()]
     if name not in known:
         raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
-    return _emulated_target(PLANTED_PREFIX + name, lambda: planted.build_planted(name), contract)
+    build = partial(planted.build_planted, name, counts=_counts())
+    return _emulated_target(PLANTED_PREFIX + name, build, contract)
 
 
 def _emulated_target(name: str, build: Callable[[], Any], contract: Contract) -> Target:
     kernels = _built(build)
     kernels.contract = contract
-
-    def set_schedule(seed: int) -> None:
-        kernels.schedule_seed = seed
-
-    return replace(target_of(name, kernels), set_schedule=set_schedule, contract=contract)
+    return replace(target_of(name, kernels), contract=contract)
 
 
 def _cuda(contract: Contract) -> Target:
@@ -51,7 +61,8 @@ def _cuda(contract: Contract) -> Target:
 
     kernels = _built(gpu.build)
     kernels.contract = contract
-    return replace(target_of("cuda", kernels), device="cuda", contract=contract)
+    streams = streams_of("cuda", captures=True)
+    return replace(target_of("cuda", kernels), device="cuda", contract=contract, streams=streams)
 
 
 def _built(build: Callable[[], Any]) -> Any:
@@ -60,7 +71,7 @@ def _built(build: Callable[[], Any]) -> Any:
 
     try:
         return build()
-    except (errors.CompilerMissing, errors.CompileError, errors.GpuUnavailable) as error:
+    except errors.UNAVAILABLE as error:
         raise TargetError(str(error)) from error
 
 
@@ -101,6 +112,7 @@ def _sglang(where: str) -> Target:
         verify=verify,
         domains=frozenset({Domain.VALID}),
         contract=tree.contract,
+        streams=streams_of("cuda", captures=True),
     )
 
 
@@ -113,6 +125,31 @@ def planted_bugs() -> tuple[PlantedBug, ...]:
     from kv_canary_fuzz.kernels import planted
 
     return planted.planted_bugs()
+
+
+def load_line_counts(folder: Path) -> Mapping[str, Sequence[tuple[str, int, int, tuple[int, ...]]]]:
+    """Of each kernel its lines as (file, line, count, counts of its branches), counted there.
+
+    Raises TargetError where they cannot be read.
+    """
+    from kv_canary_fuzz.kernels import counted
+
+    counts: Mapping[str, Sequence[tuple[str, int, int, tuple[int, ...]]]]
+    counts = _built(partial(counted.read_folder, folder))
+    return counts
+
+
+def countable_target(name: str) -> str:
+    """The target that counts what it reaches where ``name`` is asked for. Raises TargetError."""
+    plain, mark, revision = name.partition(REVISION_MARK)
+    if plain in ("auto", "emulated"):
+        return f"emulated{mark}{revision}"
+    if name.startswith(PLANTED_PREFIX):
+        return name
+    raise TargetError(
+        f"coverage of the CUDA source is counted where it runs on the CPU, not on {name!r}: "
+        f"take the target emulated or {PLANTED_PREFIX}BUG"
+    )
 
 
 def load_traced_target() -> tuple[Target, Callable[[], frozenset[int]]]:
@@ -155,10 +192,13 @@ OURS = ("emulated", "cuda", "torch", "scalar")
 def load_target(name: str) -> Target:
     """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
 
-    ``auto`` is what `auto_target` gives. Behind the name of a target of ours, ``@REVISION`` says
-    which revision of the contract it follows; ``sglang:WHERE`` and ``sglang-reference:WHERE`` are
-    of another tree than the installed one (see `sglang_names`). Raises TargetError.
+    ``auto`` is what `auto_target` gives, and ``large:NAME`` the target NAME under launches in huge
+    memory, see `large`. Behind the name of a target of ours, ``@REVISION`` says which revision of
+    the contract it follows; ``sglang:WHERE`` and ``sglang-reference:WHERE`` are of another tree
+    than the installed one (see `sglang_names`). Raises TargetError.
     """
+    if name.startswith(LARGE_PREFIX):
+        return large_target(load_target(name.removeprefix(LARGE_PREFIX)))
     named, _, where = name.partition(":")
     if where and named in (SGLANG, SGLANG_REFERENCE):
         return _sglang(where) if named == SGLANG else _sglang_reference(where)
@@ -211,9 +251,16 @@ def _asked_for(plain: str, revision: str) -> Contract:
 def load_reference(name: str, contract: Contract) -> Target | None:
     """The target to compare with; None for ``torch``, which the harness runs in batches.
 
-    It is as `load_other` gives it.
+    It is as `load_other` gives it, and does not count what it reaches: that is asked of the target.
     """
-    return None if name == "torch" else load_other(name, contract)
+    if name == "torch":
+        return None
+    counts = os.environ.pop(COVERAGE_FOLDER, None)
+    try:
+        return load_other(name, contract)
+    finally:
+        if counts is not None:
+            os.environ[COVERAGE_FOLDER] = counts
 
 
 def load_other(name: str, contract: Contract) -> Target:

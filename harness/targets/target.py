@@ -13,6 +13,8 @@ from typing import Any
 from kv_canary_fuzz.reference.contract import CONTRACTS, DOCUMENTED, Contract
 from kv_canary_fuzz.strategies.classify import Domain
 
+from .streams import CudaStreams, Streams
+
 Launcher = Callable[..., None]
 
 WRITE_LAUNCHER = "launch_canary_write_kernel"
@@ -33,7 +35,8 @@ class Target:
 
     ``device`` is where its tensors live, as torch spells it. ``domains`` are those it claims to
     handle, ``contract`` is the revision of the contract that it follows. ``set_schedule`` chooses
-    an interleaving, where the implementation has that.
+    an interleaving, where the implementation has that. ``streams`` is what its device can do with
+    launches; without it they are put eagerly.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Target:
     domains: frozenset[Domain] = CLAIMABLE
     contract: Contract = DOCUMENTED
     set_schedule: Callable[[int], None] | None = None
+    streams: Streams | None = None
 
 
 def target_of(name: str, offer: Any) -> Target:
@@ -50,23 +54,32 @@ def target_of(name: str, offer: Any) -> Target:
 
     It needs the two launchers, under the contract's names; ``DEVICE`` (default "cpu"), ``DOMAINS``
     (default all: "valid", "hardened", "refused"), ``CONTRACT`` (a revision's name, default
-    "2026-08-28") and ``set_schedule`` are optional. Raises TargetError where a launcher is missing,
-    a domain is none of the three or a revision is unknown.
+    "2026-08-28"), ``set_schedule`` and ``CAPTURES`` (default False: whether its launches can be
+    captured in a CUDA graph) are optional. Raises TargetError where a launcher is missing, a domain
+    is none of the three or a revision is unknown.
     """
     missing = [
         n for n in (WRITE_LAUNCHER, VERIFY_LAUNCHER) if not callable(getattr(offer, n, None))
     ]
     if missing:
         raise TargetError(f"target {name!r} lacks {' and '.join(missing)}")
+    device = getattr(offer, "DEVICE", "cpu")
     return Target(
         name=name,
-        device=getattr(offer, "DEVICE", "cpu"),
+        device=device,
         write=getattr(offer, WRITE_LAUNCHER),
         verify=getattr(offer, VERIFY_LAUNCHER),
         domains=_claimed(name, getattr(offer, "DOMAINS", None)),
         contract=_followed(name, getattr(offer, "CONTRACT", DOCUMENTED.name)),
         set_schedule=getattr(offer, "set_schedule", None),
+        streams=streams_of(device, captures=bool(getattr(offer, "CAPTURES", False))),
     )
+
+
+def streams_of(device: str, *, captures: bool) -> Streams | None:
+    """What a device can do with launches; None for one that has no streams."""
+    cuda = device.partition(":")[0] == "cuda"
+    return CudaStreams(device, captures=captures) if cuda else None
 
 
 def _claimed(name: str, names: Iterable[str] | None) -> frozenset[Domain]:

@@ -35,8 +35,7 @@ struct FoldShape {
 
 // The shape for this many slots over this many warps: spread where each then has one turn at most.
 __device__ __forceinline__ FoldShape fold_shape(const KvCanary& canary, u64 slots, u64 warps) {
-    const bool few = (slots << canary.source_shift) <= warps * WARP_LANES;
-    const bool spread = few && !canary.short_folds;
+    const bool spread = (slots << canary.source_shift) <= warps * WARP_LANES;
     return FoldShape{spread, spread ? static_cast<u32>(canary.source_shift) : 0u};
 }
 

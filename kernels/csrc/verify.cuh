@@ -78,16 +78,17 @@ __device__ __forceinline__ void verify_entries(const VerifyLaunch& launch, u64 w
     const FoldShape shape =
         FOLD == Fold::ROWS ? fold_shape(canary, launch.verify_capacity, workers) : FoldShape{false, 0};
     const u64 turn = shape.slots_per_warp();
+    const bool takes_entries = FOLD != Fold::ROWS || lane < turn;
     const u64 active = clamped_count(*launch.verify_num_valid, launch.verify_capacity);
     if (*launch.enable == 0) return;
     if (worker == 0 && lane == 0) atomicAdd(canary.slot_run_counter, active);
     const u64 stride = workers * turn;
     u64 entry = worker * turn + lane;
-    Wanted ahead = load_wanted(launch, entry, lane < turn && entry < active);
+    Wanted ahead = load_wanted(launch, entry, takes_entries && entry < active);
     for (u64 base = worker * turn; base < active; base += stride) {
         const Wanted wanted = ahead;
         entry += stride;
-        ahead = load_wanted(launch, entry, lane < turn && entry < active);
+        ahead = load_wanted(launch, entry, takes_entries && entry < active);
         const bool checked = wanted.slot != NO_SLOT;
         Found found{};
         if (checked) found = load_found(canary, wanted);

@@ -38,13 +38,14 @@ __device__ __forceinline__ void fold_requests(const WriteLaunch& launch, u32 wor
     const u32 team = groups < workers && groups != 0 ? workers / groups : 1;
     const u32 teams = workers / team;
     const u32 member = worker % team;
-    for (u32 group = worker / team; group < groups && worker < team * teams; group += teams) {
+    // There are at least as many teams as groups here: a worker left over by the teams has no group.
+    for (u32 group = worker / team; group < groups; group += teams) {
         const Request request = load_request(launch, static_cast<u64>(group) * WARP_LANES + lane, active);
         const u64 sum = sum_up_to(request.length, lane);
         const u64 total = __shfl_sync(FULL_WARP, sum, WARP_LANES - 1);
         // Modulo 2^64: added to a place in the group's entries, it gives the flat index.
         const u64 shift = request.begin - (sum - request.length);
-        const FoldShape shape = fold_shape(canary, total, team);
+        const FoldShape shape = canary.short_folds ? FoldShape{false, 0} : fold_shape(canary, total, team);
         const u32 turn = shape.slots_per_warp();
         const u64 stride = static_cast<u64>(team) * turn;
         for (u64 base = static_cast<u64>(member) * turn; base < total; base += stride) {

@@ -83,6 +83,17 @@ extern "C" __attribute__((visibility("default"))) char* map_block_stacks() {
     return kv_host::map_stacks(kv_host::MAX_WARPS_PER_BLOCK * kv_host::LANES);
 }
 
+#ifdef KV_COVERAGE
+extern "C" void __gcov_dump();
+extern "C" void __gcov_reset();
+
+// Adds what was counted since the last time to the file that the environment names.
+extern "C" __attribute__((visibility("default"))) void leave_counts() {
+    __gcov_dump();
+    __gcov_reset();
+}
+#endif
+
 // A C function that launches a kernel on packed words.
 #define KV_EXPORT_LAUNCH(kernel)                                                                          \
     extern "C" __attribute__((visibility("default"))) int launch_##kernel(                                \

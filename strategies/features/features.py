@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kv_canary_fuzz.reference.enums import CanaryLaunchTag
 
-from ..case import Case, CorruptStep, VerifyStep, WriteStep
+from ..case import LAUNCHINGS, Case, CorruptStep, VerifyStep, WriteStep
 from .corrupt import corrupt_features
 from .hardened import state_features as hardened_state
 from .hardened import verify_features as hardened_verify
@@ -20,6 +20,9 @@ from .write import write_features
 __all__ = ["ALL_FEATURES", "STRIDED", "expected_features", "features"]
 
 _KINDS = tuple(f"kernel_kind:{tag.name}" for tag in CanaryLaunchTag)
+_LAUNCHINGS = {name: f"launching:{name}" for name in LAUNCHINGS}
+_BASES = {0: "base:64", **{unit: f"base:{unit}" for unit in (4, 8, 16, 32)}}
+"""By the lowest bit of the shift, which is how far any tensor's base is aligned."""
 _SHAPES = frozenset(name for name in STATE if name.startswith("steps:"))
 
 
@@ -50,7 +53,17 @@ def features(case: Case) -> frozenset[str]:
     if shape in _SHAPES:
         found.add(shape)
     _refused(case, found)
+    _variation(case, found)
     return frozenset(found)
+
+
+def _variation(case: Case, found: set[str]) -> None:
+    found.add(_LAUNCHINGS[case.launching])
+    found.add(_BASES[case.shift & -case.shift])
+    steps = case.steps
+    half = len(steps) // 2
+    if half and steps[:half] == steps[half:]:
+        found.add("steps:twice")
 
 
 def _refused(case: Case, found: set[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kv_canary_fuzz.reference.contract import Contract
 from kv_canary_fuzz.reference.enums import CanaryLaunchTag, RealKvHashMode
 
+from ..case import LAUNCHINGS
 from ..faults import KINDS
 from ..grammar.grammar import SHAPES
 from ..grammar.sources import REAL_GEOMETRIES
@@ -21,15 +22,17 @@ STATE = (
     *_family("sources", *range(5)),
     *_family("mode", *(mode.name for mode in RealKvHashMode)),
     *_family("page_size", "1", "power_of_2", "odd", "64"),
-    *_family("token_bytes", "16-128", *sorted({size for size, _ in REAL_GEOMETRIES})),
+    *_family("token_bytes", "16-128", "144-400", *sorted({size for size, _ in REAL_GEOMETRIES})),
     *_family("source", "row_padding", "tight_rows", "short_read", "spare_rows", "filled"),
     *_family("stride", 32, 40, 48, 64, 72, 128),
-    *_family("slots", "2-7", "8-24", "25-72", "73+"),
+    *_family("slots", "2-7", "8-24", "25-72", "73-511", "512+"),
     *_family("canary_buf", "seeded", "zero", "filled"),
     *_family("ring", "none", "1-4", "5-31", "32+"),
     *_family("index", "zero", "inside", "end", "past", "far"),
     *_family("counters", "zero", "small", "past_int32", "negative"),
-    *_family("steps", *sorted(set(SHAPES))),
+    *_family("steps", *sorted(set(SHAPES)), "twice"),
+    *_family("launching", *LAUNCHINGS),
+    *_family("base", 64, 32, 16, 8, 4),
     *_family("kernel_kind", *(tag.name for tag in CanaryLaunchTag)),
 )
 
@@ -45,7 +48,7 @@ WRITE = (
     *_family(
         "write_plan", "empty_request", "leading_entries", "token_tail", "request_tail", "full"
     ),
-    *_family("write_slot", "skipped", "skipped_other", "zero", "duplicate"),
+    *_family("write_slot", "skipped", "skipped_other", "zero", "duplicate", "alias"),
     *_family("input_assert", "off", "clean", "token", "position", "both", "minus_one"),
     *_family("chain_assert", "off", "1", "other"),
     "chain_assert:negative",

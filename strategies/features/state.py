@@ -9,11 +9,10 @@ from kv_canary_fuzz.reference.enums import RealKvHashMode
 from ..case import Case, Source
 
 _MODES = tuple(f"mode:{mode.name}" for mode in RealKvHashMode)
-_SLOTS = ("slots:2-7", "slots:8-24", "slots:25-72", "slots:73+")
+_SLOTS = ("slots:2-7", "slots:8-24", "slots:25-72", "slots:73-511", "slots:512+")
 _RINGS = ("ring:none", "ring:1-4", "ring:5-31", "ring:32+")
 _COUNTERS = ("counters:negative", "counters:zero", "counters:small", "counters:past_int32")
 _FAR = 2**30
-_ORDINARY_TOKEN_BYTES = 128
 
 
 def state_features(case: Case, found: set[str]) -> None:
@@ -23,7 +22,7 @@ def state_features(case: Case, found: set[str]) -> None:
     found.add(f"sources:{len(sources)}")
     found.add(_MODES[case.real_kv_hash_mode])
     found.add(f"stride:{case.slot_stride_bytes}")
-    found.add(_SLOTS[bisect((8, 25, 73), slots)])
+    found.add(_SLOTS[bisect((8, 25, 73, 512), slots)])
     canary = case.canary_buf
     found.add(
         "canary_buf:seeded"
@@ -55,8 +54,10 @@ def _source(source: Source, num_slots: int, found: set[str]) -> None:
         found.add("page_size:64")
     else:
         found.add("page_size:odd" if page & page - 1 else "page_size:power_of_2")
-    ordinary = token_bytes <= _ORDINARY_TOKEN_BYTES
-    found.add("token_bytes:16-128" if ordinary else f"token_bytes:{token_bytes}")
+    if token_bytes <= 128:
+        found.add("token_bytes:16-128")
+    else:
+        found.add("token_bytes:144-400" if token_bytes <= 400 else f"token_bytes:{token_bytes}")
     tight = source.row_bytes == page * token_bytes
     found.add("source:tight_rows" if tight else "source:row_padding")
     if source.row_gap and source.rows > 1:

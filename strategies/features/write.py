@@ -10,6 +10,8 @@ from ..columns import head
 from ..launches import active_count, active_requests
 
 _EDGE = 2**31 - 2
+_ALIAS = 512
+"""Slots so far apart, or a multiple of it, share their low bits."""
 _REQUESTS = tuple(
     f"write_requests:{grade}" for grade in ("0", "1", "2-4", "5-9", "10-64", "65+", "wide")
 )
@@ -72,6 +74,10 @@ def _slots(slots: Sequence[int], stamped: set[int], found: set[str]) -> None:
         distinct = {slot for slot in distinct if slot >= 0}
     if len(distinct) + skipped < len(slots):
         found.add("write_slot:duplicate")
+    if max(distinct, default=0) >= _ALIAS:
+        low = {slot % _ALIAS for slot in distinct}
+        if len(low) < len(distinct):
+            found.add("write_slot:alias")
     stamped |= distinct
 
 

@@ -14,6 +14,7 @@ from .corruptions import draw_corruption
 from .hardening import harden
 from .state import draw_state
 from .strides import spread_rows
+from .variation import vary
 from .verify_plan import draw_verify, draw_wide_verify
 from .write_plan import draw_wide_write, draw_write
 
@@ -72,4 +73,5 @@ def draw_case(draw: Draw, domain: str = "valid", contract: Contract = DOCUMENTED
         case = harden(draw, case)
     elif domain == "refused":
         case = _refuse(draw, case)
+    case = vary(draw, case)
     return spread_rows(draw, case) if contract.strided_rows else case

@@ -14,6 +14,10 @@ REAL_GEOMETRIES = (
 )
 """(num_bytes_per_token, page_size) of pools in use."""
 
+_LONG_GEOMETRIES = ((144, 1), (272, 1), (144, 3), (400, 2))
+"""The same for tokens of several vectors that are cheap enough for more slots than a warp has
+lanes."""
+
 PAGE_SIZES = spread(
     *((1, 6), (2, 3), (3, 2), (4, 4), (5, 2), (7, 1), (8, 2), (16, 3), (32, 1), (64, 1))
 )
@@ -41,6 +45,8 @@ def draw_source(draw: Draw, num_slots: int) -> Source:
     if num_slots <= 16 and draw.chance(3):
         token_bytes, page_size = draw.choice(REAL_GEOMETRIES)
         page_size = page_size if draw.chance(8) else 1
+    elif 16 < num_slots <= 72 and draw.chance(3):
+        token_bytes, page_size = draw.choice(_LONG_GEOMETRIES)
     else:
         token_bytes = draw.choice(_TOKEN_BYTES)
         page_size = draw.choice(PAGE_SIZES)

@@ -11,6 +11,10 @@ _SCALES = spread(("tiny", 59), ("usual", 112), ("medium", 24), ("large", 5))
 SCALES = {"tiny": (2, 7), "usual": (6, 24), "medium": (25, 72), "large": (180, 300)}
 """Slots at each scale, both bounds included."""
 
+VAST = (520, 1100)
+_VAST_PERCENT = 25
+"""Slots of so many large cases: enough of them that slots a power of two apart are met."""
+
 _STRIDES = spread((32, 10), (40, 3), (48, 3), (64, 3), (72, 1), (128, 2))
 _MODES = spread((0, 3), (1, 6), (2, 11))
 _RINGS = spread((0, 2), (1, 1), (2, 1), (3, 1), (4, 1), (8, 3), (16, 5), (32, 4), (48, 2))
@@ -25,8 +29,11 @@ def draw_state(draw: Draw) -> Case:
     scale = draw.choice(_SCALES)
     num_slots = draw.integer(*SCALES[scale])
     ring_capacity = draw.choice(_RINGS)
-    if scale == "large" and draw.chance(50):
-        ring_capacity = 512
+    if scale == "large":
+        if draw.chance(50):
+            ring_capacity = 512
+        if draw.chance(_VAST_PERCENT):
+            num_slots = draw.integer(*VAST)
     preloaded = draw.chance(50)
     return Case(
         num_slots=num_slots,

@@ -16,6 +16,7 @@ from ..values import (
     tokens,
 )
 from .book import Book
+from .state import VAST
 
 _SHAPES = spread(
     *(
@@ -36,6 +37,8 @@ _SEEDS = spread(
 )
 _EXTRA = spread((0, 8), (1, 3), (2, 2), (3, 1), (5, 1), (31, 1))
 _BOUNDARIES = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
+
+_ALIAS_STEPS = (512, 512, 256, 128, 64, 32)
 
 _STRETCH_PERCENT = 0.25
 _STRETCHED = (129, 200, 257, 258, 300, 385)
@@ -77,6 +80,8 @@ def _request_sizes(draw: Draw, room: int) -> list[int]:
 def _slot_order(draw: Draw, book: Book, count: int) -> list[int]:
     """``count`` different slots, most often ones that no earlier step stamped."""
     last = book.state.num_slots - 1
+    if last >= VAST[0] - 1 and draw.chance(60):
+        return _aliases(draw, last)[:count]
     if draw.chance(25) and count < last:
         start = draw.integer(1, last + 1 - count)
         return list(range(start, start + count))
@@ -85,6 +90,13 @@ def _slot_order(draw: Draw, book: Book, count: int) -> list[int]:
         order.sort(key=book.stamps.__contains__)
         return order[:count]
     return draw.distinct(count, 0, last)
+
+
+def _aliases(draw: Draw, last: int) -> list[int]:
+    """All slots in an order in which those that share their low bits are neighbours."""
+    step = draw.choice(_ALIAS_STEPS)
+    bases = draw.distinct(step, 0, step - 1)
+    return [slot for base in bases for slot in range(base, last + 1, step)]
 
 
 def _draw_seed(draw: Draw, book: Book, own: list[int], written: set[int], asserting: bool) -> int:

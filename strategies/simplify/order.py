@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..case import Case, Column, CorruptStep, Fault, Flip, VerifyStep, WriteStep
+from ..case import LAUNCHINGS, Case, Column, CorruptStep, Fault, Flip, VerifyStep, WriteStep
 from ..columns import expand
 from .sites import CASE_SCALARS, NEUTRAL, SHORT, column_names, scalar_names
 from .words import Words, content_of, patched_words, region_names
@@ -17,12 +17,15 @@ Complexity = tuple[Any, ...]
 def complexity(case: Case) -> Complexity:
     """A key that orders cases; the smaller is the simpler, and only equal cases tie.
 
-    First counts (steps, faults, requests, entries, edits, sources), then what is switched on, then
-    bytes and geometry, then contents (zeros before a fill before a seed), then numbers: how many
-    are not neutral, how long they are, and where they stand; last where words of contents stand.
+    First how launches are put and where tensors begin, then counts (steps, faults, requests,
+    entries, edits, sources), then what is switched on, then bytes and geometry, then contents
+    (zeros before a fill before a seed), then numbers: how many are not neutral, how long they are,
+    and where they stand; last where words of contents stand.
     """
     words = [patched_words(content_of(case, region)) for region in region_names(case)]
     return (
+        LAUNCHINGS.index(case.launching),
+        case.shift,
         *_counts(case),
         *_switches(case),
         *_sizes(case),

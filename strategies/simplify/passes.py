@@ -14,6 +14,7 @@ from .contents import plain_contents, zero_words
 from .cuts import canonical_column
 from .edits import plain_edits, plain_faults
 from .history import absorb_history
+from .launching import plain_launching
 from .layout import (
     compact_slots,
     lower_slots,
@@ -43,6 +44,7 @@ __all__ = ["STAGES", "Pass", "Problem", "canonical"]
 
 STAGES: tuple[tuple[Pass, ...], ...] = (
     (
+        plain_launching,
         into_bounds,
         drop_steps,
         drop_faults,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kv_canary_fuzz.harness.execution.arena import allocate, fill, lay_out_batch
 from kv_canary_fuzz.harness.execution.layout import ALIGNMENT, GUARD_BYTES, lay_out
-from kv_canary_fuzz.strategies.case import Case, Column, Source, VerifyStep
+from kv_canary_fuzz.strategies.case import MOST_SHIFT, Case, Column, Source, VerifyStep
 from kv_canary_fuzz.strategies.content import Content, Patch
 from kv_canary_fuzz.strategies.prng import case_at
 
@@ -31,13 +32,39 @@ def test_a_case_has_the_same_bytes_in_any_batch(index: int, others: int) -> None
 
 @given(st.integers(0, 10**6))
 def test_regions_are_aligned_and_guarded(index: int) -> None:
-    layout = lay_out(case_at(13, index, "all"))
+    layout = lay_out(replace(case_at(13, index, "all"), shift=0))
     end = 0
-    for region in layout.regions.values():
+    for region in dict.fromkeys(layout.regions.values()):
         assert region.offset % ALIGNMENT == 0
         assert region.offset - end >= GUARD_BYTES
         end = region.end
     assert layout.size - end >= GUARD_BYTES
+
+
+@given(st.integers(0, 10**6), st.integers(0, MOST_SHIFT))
+def test_a_shift_moves_each_tensor_as_far_as_its_type_allows(index: int, shift: int) -> None:
+    case = replace(case_at(13, index, "all"), shift=shift)
+    regions = lay_out(case).regions
+    moved = {name: region.offset % ALIGNMENT for name, region in regions.items()}
+    units = {"canary_buf": 8, "violation_write_index": 4, "real_kv_sources[0].tensor": 16}
+    for name, unit in units.items():
+        assert moved.get(name, shift // unit * unit) == shift // unit * unit
+    ends = [0, *(region.end for region in dict.fromkeys(regions.values()))]
+    starts = [*(region.offset for region in dict.fromkeys(regions.values())), lay_out(case).size]
+    assert all(start - end >= GUARD_BYTES for start, end in zip(starts, ends, strict=True))
+
+
+def test_equal_steps_share_their_tensors() -> None:
+    case = replace(case_at(13, 1), shift=0)
+    again = replace(case, steps=case.steps * 2)
+    once, twice = lay_out(case), lay_out(again)
+    assert once.size == twice.size
+    count = len(case.steps)
+    for name, region in once.regions.items():
+        assert twice.regions[name] == region
+        if name.startswith("steps["):
+            number, rest = name.removeprefix("steps[").split("]", 1)
+            assert twice.regions[f"steps[{int(number) + count}]{rest}"] == region
 
 
 def test_descriptions_become_bytes() -> None:

@@ -8,16 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from kv_canary_fuzz.harness.board import (
-    CRASH,
-    Hunt,
-    Kill,
-    Reduced,
-    Standing,
-    hunt,
-    known_bugs,
-    run_board,
-)
+from kv_canary_fuzz.harness.board.board import Standing, known_bugs, run_board
+from kv_canary_fuzz.harness.board.hunt import Hunt, Kill, Reduced, hunt
+from kv_canary_fuzz.harness.board.hunters import CRASH
 from kv_canary_fuzz.harness.targets.target import TargetError
 from kv_canary_fuzz.kernels.planted import planted_bugs
 from kv_canary_fuzz.reports.board_text import board_table, closing_lines, kinds_table

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,58 +14,38 @@ from kv_canary_fuzz.harness.targets.target import target_of
 from kv_canary_fuzz.kernels import emulated
 from kv_canary_fuzz.kernels.source import Patch
 
-CASES = 512
 BATCH = 128
+FEW, MANY = BATCH, 20_000
 
-POSITION_FIRST_ALONE = Patch(
-    "chain.cuh",
-    """if (launch.enable_write_input_assert) check_input(launch, i, entry);
-        if (chain.asserts_position) check_position(launch, entry, chain.previous_position);""",
-    """if (chain.asserts_position) check_position(launch, entry, chain.previous_position);
-        if (launch.enable_write_input_assert) check_input(launch, i, entry);""",
-)
-LAST_BLOCK_FIRST = Patch(
-    "kv_canary.cu",
-    "return warp * gridDim.x + blockIdx.x;",
-    "return warp * gridDim.x + (gridDim.x - 1 - blockIdx.x);",
-)
-BLOCK_BY_BLOCK = Patch(
-    "kv_canary.cu",
-    "worker_number(warp.in_block), blockDim.x / WARP_LANES * gridDim.x,",
-    "blockIdx.x * (blockDim.x / WARP_LANES) + warp.in_block, blockDim.x / WARP_LANES * gridDim.x,",
-)
-SMALL_GROUPS = Patch("chain_group.cuh", "GROUP_ENTRIES = 128", "GROUP_ENTRIES = 64")
-EIGHTH_HASH = Patch("chain_group.cuh", "HASH_STEP = 4", "HASH_STEP = 8")
-LONGER_ALONE = Patch("chain.cuh", "ALONE_ENTRIES = 16", "ALONE_ENTRIES = 80")
-ALWAYS_STAGED = Patch(
-    "fold.cuh",
-    "const bool spread = few && !canary.short_folds;",
-    "const bool spread = few && false;",
-)
+DATA = tomllib.loads(Path(__file__).with_name("correct_variants.toml").read_text(encoding="utf-8"))
+VARIANTS: dict[str, dict[str, Any]] = {variant["name"]: variant for variant in DATA["variants"]}
 
-VARIANTS = {
-    "position_checked_first": ([POSITION_FIRST_ALONE], 64, 3),
-    "last_block_first": ([LAST_BLOCK_FIRST], 64, 3),
-    "verified_block_by_block": ([BLOCK_BY_BLOCK], 64, 3),
-    "small_groups_and_steps": ([SMALL_GROUPS, EIGHTH_HASH], 64, 3),
-    "longer_requests_alone": ([LONGER_ALONE], 64, 3),
-    "never_spread": ([ALWAYS_STAGED], 64, 3),
-    "one_warp": ([], 32, 1),
-    "five_warps_in_seven_blocks": ([], 160, 7),
-    "eight_warps_in_two_blocks": ([LAST_BLOCK_FIRST, SMALL_GROUPS], 256, 2),
-}
+
+def first_failing(variant: dict[str, Any], most_cases: int) -> int | None:
+    torch.set_num_threads(1)
+    patches = [Patch(**patch) for patch in variant.get("patches", ())]
+    geometry = emulated.Geometry(**variant["geometry"]) if "geometry" in variant else None
+    fuzzer = Fuzzer(target_of(variant["name"], emulated.build(patches=patches, geometry=geometry)))
+    for first in range(0, most_cases, BATCH):
+        failing = fuzzer.failing(fuzzer.generate(11, range(first, first + BATCH), "all"))
+        if failing:
+            return first + failing[0]
+    return None
+
+
+def test_every_variant_is_another_one() -> None:
+    changes = [(v.get("patches"), v.get("geometry")) for v in DATA["variants"]]
+    assert len(VARIANTS) == len(changes) >= 18
+    assert all(patches or geometry for patches, geometry in changes)
+    assert [change for change in changes if changes.count(change) > 1] == []
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_correct_variant_stays_clean(name: str) -> None:
-    torch.set_num_threads(1)
-    patches, block_threads, max_blocks = VARIANTS[name]
-    kernels = emulated.build(patches=patches, block_threads=block_threads, max_blocks=max_blocks)
+    assert first_failing(VARIANTS[name], FEW) is None
 
-    def set_schedule(seed: int) -> None:
-        kernels.schedule_seed = seed
 
-    fuzzer = Fuzzer(replace(target_of(name, kernels), set_schedule=set_schedule))
-    for first in range(0, CASES, BATCH):
-        cases = fuzzer.generate(11, range(first, first + BATCH), "all")
-        assert fuzzer.failing(cases) == []
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_correct_variant_stays_clean_for_long(name: str) -> None:
+    assert first_failing(VARIANTS[name], MANY) is None

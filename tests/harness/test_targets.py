@@ -32,6 +32,15 @@ def test_a_module_says_its_device_and_domains() -> None:
     target = target_of("mine", offer(DEVICE="cuda:1", DOMAINS=("valid",)))
     assert target.device == "cuda:1"
     assert target.domains == {Domain.VALID}
+    assert target.streams is not None
+    assert not target.streams.captures
+
+
+def test_a_module_on_a_gpu_says_whether_its_launches_can_be_captured() -> None:
+    assert target_of("mine", offer()).streams is None
+    streams = target_of("mine", offer(DEVICE="cuda", CAPTURES=True)).streams
+    assert streams is not None
+    assert streams.captures
 
 
 @pytest.mark.parametrize(

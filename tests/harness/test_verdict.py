@@ -9,9 +9,12 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from kv_canary_fuzz.harness.execution import execution
 from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.explaining.explain import explain
 from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.target import Target
+from kv_canary_fuzz.reference.batch import run_verify_batch
 from kv_canary_fuzz.strategies.case import Case, Fault, Flip
 from kv_canary_fuzz.strategies.prng import case_at
 
@@ -46,6 +49,10 @@ def drop_the_row(context: Any) -> None:
 
 def lose_a_bit(context: Any) -> None:
     context.violation_ring[0, 7] &= ~4
+
+
+def touch_the_next_row(context: Any) -> None:
+    context.violation_ring[1, 3] += 1
 
 
 def wrong_field(context: Any) -> None:
@@ -134,6 +141,47 @@ def test_the_fast_path_sees_what_the_slow_one_explains(
     cases = [chain_case(clean), case_at(1, 2, "valid"), chain_case(clean)]
     failing = Fuzzer(defective(**defect)).failing(cases)
     assert {0, 2} <= set(failing)
+
+
+@pytest.mark.parametrize(
+    ("defect", "signature", "place"),
+    [
+        (
+            drop_the_row,
+            "verify: the reference's violation_ring.unstored",
+            "the reference's violation_ring[0]",
+        ),
+        (
+            touch_the_next_row,
+            "verify: the reference's violation_ring.untouched",
+            "the reference's violation_ring[1], which no launch stores to",
+        ),
+    ],
+)
+def test_a_reference_whose_own_ring_is_wrong_is_blamed(
+    chain_case: BuildCase,
+    defective: BuildTarget,
+    defect: Callable[[Any], None],
+    signature: str,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run_wrongly(launches: list[Any]) -> Any:
+        rows = run_verify_batch(launches)
+        for launch in launches:
+            defect(launch.context)
+        return rows
+
+    monkeypatch.setattr(execution, "run_verify_batch", run_wrongly)
+    case = chain_case(Flip(region="real_kv_sources[0].tensor", offset=32, mask=1), ring_capacity=32)
+    verdict = judge(case, defective())
+
+    assert verdict.signature == signature
+    assert [mismatch.place for mismatch in verdict.mismatches] == [place]
+    assert Fuzzer(defective()).failing([case]) == [0]
+    assert explain(case, verdict).headline.startswith(
+        "After step 2 (verify), in the reference's ring, "
+    )
 
 
 def test_a_padded_slot_is_guarded_byte_by_byte(

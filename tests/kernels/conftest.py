@@ -48,9 +48,7 @@ def emulated_build(
     """The default build, put back to its default geometry and natural order after the test."""
     kernels = _emulated_library
     yield kernels
-    kernels.schedule_seed = 0
-    kernels.block_threads = emulated.DEFAULT_BLOCK_THREADS
-    kernels.max_blocks = emulated.DEFAULT_MAX_BLOCKS
+    kernels.set_schedule(0)
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ def state(launch):
 
 @pytest.fixture(scope="module")
 def eight_warps():
-    return emulated.build(block_threads=256)
+    return emulated.build(geometry=emulated.Geometry(256, 3))
 
 
 @pytest.mark.parametrize("sources", [0, 1])

@@ -189,9 +189,9 @@ def test_lanes_that_never_meet_raise_and_leave_the_build_usable():
 
 
 def test_geometry_beyond_the_build_is_refused(emulated_build):
-    emulated_build.block_threads = 128
+    emulated_build.block_threads = 192
 
-    with pytest.raises(ValueError, match="block_threads must be 32 to 64, got 128"):
+    with pytest.raises(ValueError, match="block_threads must be 32 to 160, got 192"):
         one_write(emulated_build)
 
 
@@ -241,6 +241,26 @@ def test_missing_cupy_names_the_extra(monkeypatch, cuda, extra):
 
     with pytest.raises(GpuUnavailable, match=rf"pip install kv-canary-fuzz\[{extra}\]"):
         gpu.build()
+
+
+def test_cupy_that_cannot_be_imported_is_one_line(monkeypatch, tmp_path):
+    message = "\n====\nFailed to import CuPy.\n" + "and why\n" * 100
+    (tmp_path / "cupy.py").write_text(f"raise ImportError({message!r})", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    with pytest.raises(GpuUnavailable) as missing:
+        gpu.build()
+
+    line = str(missing.value)
+    assert line.startswith(
+        "the GPU build needs CuPy: install it with 'pip install kv-canary-fuzz[cuda13]' "
+        "(==== Failed to import CuPy. and why "
+    )
+    assert "\n" not in line
+    assert len(line) < 300
 
 
 def test_cupy_newer_than_the_driver_names_the_extra(monkeypatch):

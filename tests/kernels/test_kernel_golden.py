@@ -24,7 +24,7 @@ def test_emulated_kernels_reproduce_the_golden_vectors(
 
 @pytest.mark.parametrize("block_threads", [96, 256])
 def test_golden_vectors_in_larger_blocks(bench_of, golden_failures, block_threads):
-    kernels = emulated.build(block_threads=block_threads)
+    kernels = emulated.build(geometry=emulated.Geometry(block_threads, 3))
     kernels.schedule_seed = 7
 
     assert golden_failures(bench_of(kernels)) == []

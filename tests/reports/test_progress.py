@@ -52,7 +52,7 @@ def test_the_line_names_findings_features_and_what_is_left() -> None:
     timed = Live(msgspec.structs.replace(SETTINGS, cases=None, seconds=60))
     assert timed.read(Tally(), False) == (0.0, "starting workers")
     assert timed.read(Tally(cases=1), True)[1].endswith(
-        "no findings, 204 features not yet met, 60 s left"
+        "no findings, 216 features not yet met, 60 s left"
     )
 
 

@@ -219,6 +219,8 @@ def with_edit(edit: Struct) -> Case:
         (replace(VALID, num_slots=2**24), "real_kv_sources[0].rows: 4 rows do not cover"),
         (replace(VALID, num_slots=2**24, real_kv_sources=()), "case: takes 536871312 bytes of"),
         (replace(VALID, schedule=2**64), "schedule: "),
+        (replace(VALID, launching="lazy"), "launching: 'lazy' is none of eager, "),
+        (replace(VALID, shift=61), "shift: 61 is not in 0 .. 60"),
         (replace(VALID, ring_capacity=-1), "ring_capacity: -1 is not in 0"),
         (replace(VALID, violation_write_index=2**31), "violation_write_index: 2147483648 is not"),
         (replace(VALID, real_kv_hash_mode=3), "real_kv_hash_mode: 3 is not in 0 .. 2"),

@@ -55,12 +55,17 @@ def test_features_of_a_small_case() -> None:
         *("sources:1", "mode:ALL", "stride:32", "slots:2-7", "canary_buf:zero", "ring:none"),
         *("index:zero", "counters:zero", "page_size:1", "token_bytes:16-128"),
         *("source:tight_rows", "source:short_read", "source:filled"),
+        *("launching:eager", "base:64"),
     }
+    put_otherwise = features(replace(case, launching="graph", shift=24)) - features(case)
+    assert put_otherwise == {"launching:graph", "base:8"}
     corrupt = CorruptStep(
         edits=(Flip(region=region, offset=48 + 31, mask=1), SwapSlots(first=1, second=2))
     )
     more = features(replace(case, steps=(corrupt,))) - features(case)
     assert more == {"edits:2", "flip_kv:last", "swap"}
+    twice = features(replace(case, steps=(corrupt, corrupt))) - features(case)
+    assert twice == {"edits:2", "flip_kv:last", "swap", "steps:twice"}
     beyond = CorruptStep(edits=(Flip(region=region, offset=48 + 32, mask=1),))
     more = features(replace(case, steps=(beyond,))) - features(case)
     assert more == {"edits:1", "flip_kv:just_beyond"}

@@ -1,0 +1,44 @@
+"""Which of a machine's GPUs a worker uses, and how many workers they bear."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from .large import LARGE_PREFIX
+from .target import Target
+
+MOST_WORKERS = 10
+"""Of one GPU: each has a context there, and more of them only wait for each other."""
+MOST_LARGE_WORKERS = 3
+"""Of one GPU, where each takes up to 40 GiB of its memory."""
+
+
+def is_gpu(target: Target) -> bool:
+    return torch.device(target.device).type == "cuda"
+
+
+def most_workers(target: Target) -> int | None:
+    """How many workers the target's GPUs bear; None where it has none."""
+    if not is_gpu(target):
+        return None
+    large = target.name.startswith(LARGE_PREFIX)
+    gpus = torch.cuda.device_count() if torch.device(target.device).index is None else 1
+    return max(1, gpus) * (MOST_LARGE_WORKERS if large else MOST_WORKERS)
+
+
+def use_gpu_of(worker: int, target: Target) -> None:
+    """Make a GPU the current one of this process: worker after worker the next, and round again.
+
+    A target that names its GPU, or is on none, is left alone.
+    """
+    gpus = torch.cuda.device_count() if is_gpu(target) else 0
+    if gpus and torch.device(target.device).index is None:
+        torch.cuda.set_device(worker % gpus)
+
+
+def xdist_worker(name: str) -> int:
+    """The number in the name of a pytest-xdist worker, ``gw3`` for one; 0 for no such name."""
+    number = re.fullmatch(r"gw(\d+)", name)
+    return int(number[1]) if number else 0
