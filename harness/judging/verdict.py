@@ -183,8 +183,8 @@ def unclaimed(case: Case, step: int, target: Target) -> tuple[str, ...]:
 def signature_of(step: Step, cause: Mismatch, open_inputs: tuple[str, ...]) -> str:
     """What two findings of the same bug share: the step's kind and the first cause's kind.
 
-    Where there are circumstances that the target does not claim to handle, they tell bugs apart, and
-    of stamps and rows the region alone: what stands in it then is as it happens.
+    Where there are circumstances that the target does not claim to handle, they tell bugs apart,
+    and of stamps and rows the region alone: what stands in it then is as it happens.
     """
     if not open_inputs:
         return f"{step_kind(step)}: {cause.kind}"
