@@ -118,7 +118,10 @@ def run(
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
 ) -> None:
-    """Fuzz a target; exit status 1 where something was found that the ledger does not know."""
+    """Fuzz a target; exit status 1 where something was found that the ledger does not know.
+
+    The same where what the ledger tolerates no longer happens.
+    """
     settings = settings_for(
         profile,
         target=target,
@@ -138,7 +141,7 @@ def run(
     folder = out or default_folder(settings.seed)
     workers = workers or usual_workers(settings.target)
     summary = run_campaign(settings, folder, workers, Console(), verbose=verbose)
-    raise typer.Exit(1 if summary.failing else 0)
+    raise typer.Exit(1 if summary.fails else 0)
 
 
 @app.command()

@@ -94,7 +94,8 @@ def finish(
         ledger=notes,
         corpus=_grow_corpus(settings, source, tally, tell),
         source=read_source_coverage(folder.source_counts) if settings.coverage else None,
-        versions=versions(),
+        versions=versions(target.name),
+        quarantined=tally.quarantined,
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
     )

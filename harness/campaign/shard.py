@@ -11,6 +11,7 @@ from kv_canary_fuzz.strategies.case import Case
 
 from ..execution.fuzzer import Fuzzer
 from ..findings.provenance import describe
+from ..findings.quarantine import quarantine_of
 from ..judging.plainest import plainest
 from ..judging.verdict import judge, lines_of
 from ..targets.builtin import load_reference, load_target
@@ -44,6 +45,7 @@ def run_batches(
     fuzzer = Fuzzer(target, reference)
     source = CaseSource(settings, folder)
     coverage = Coverage()
+    quarantine = quarantine_of(settings.ledger, target.name)
     tally = Tally(paces=[Pace()])
     started = monotonic()
     for batch in batches:
@@ -51,12 +53,15 @@ def run_batches(
             break
         folder.mark_in_flight(InFlight(batch.start, len(batch)))
         cases = [source.at(index) for index in batch]
+        kept = quarantine.launched(cases)
+        cases, indices = [cases[k] for k in kept], [batch[k] for k in kept]
         for position in fuzzer.failing(cases):
-            _sight(settings, target, reference, folder, tally, cases[position], batch[position])
-        tally.cases += len(batch)
-        cover(tally, coverage, cases, batch)
+            _sight(settings, target, reference, folder, tally, cases[position], indices[position])
+        tally.cases += len(cases)
+        tally.quarantined += len(batch) - len(cases)
+        cover(tally, coverage, cases, indices)
         tally.seconds = monotonic() - started
-        tally.paces[0].add(len(batch), time())
+        tally.paces[0].add(len(cases), time())
         report(tally)
     folder.clear_in_flight()
     return tally
@@ -70,7 +75,7 @@ def shard_batches(settings: Settings, shard: Shard) -> Iterator[range]:
         number += shard.of
 
 
-def cover(tally: Tally, coverage: Coverage, cases: Sequence[Case], batch: range) -> None:
+def cover(tally: Tally, coverage: Coverage, cases: Sequence[Case], batch: Sequence[int]) -> None:
     """Count the features of a batch, and keep the indices of cases that met a new pair."""
     counts, new = coverage.add(cases)
     tally.count_features(counts)

@@ -51,7 +51,7 @@ class Tally(Struct):
 
     ``pairs`` is a packed `coverage.Pairs`, ``reached`` holds the indices of cases that first met
     a pair of features in their process, ``paces`` has one entry for each process. ``interrupted``
-    says that a person ended it.
+    says that a person ended it. ``quarantined`` counts the cases that were not launched.
     """
 
     cases: int = 0
@@ -62,6 +62,7 @@ class Tally(Struct):
     reached: list[int] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
     interrupted: bool = False
+    quarantined: int = 0
 
     def sight(self, signature: str, index: int, count: int = 1) -> None:
         known = self.findings.get(signature)
@@ -85,6 +86,7 @@ class Tally(Struct):
         self.reached += other.reached
         self.paces += other.paces
         self.interrupted |= other.interrupted
+        self.quarantined += other.quarantined
 
     def progress(self) -> Tally:
         """What a reader of progress needs: the counts alone."""

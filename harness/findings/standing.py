@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..campaign.run_folder import CASE_SUFFIX, slug
+from ..campaign.shard import UNSTEADY
 from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
 from ..judging.verdict import judge
 from ..targets.target import Target
@@ -21,10 +22,9 @@ REPRODUCERS = "reproducers"
 
 
 def standing_of(ledger: Ledger, target: str, signature: str) -> Standing:
-    entry = ledger.entry(target, signature)
-    if entry is None:
-        return "new"
-    return "back" if entry.state == "fixed" else "known"
+    if ledger.knows(target, signature):
+        return "known"
+    return "new" if ledger.entry(target, signature) is None else "back"
 
 
 def ledger_notes(
@@ -44,12 +44,13 @@ def ledger_notes(
 def _try_again(
     folder: Path, entry: LedgerEntry, target: Target, reference: Target | None
 ) -> Outcome:
-    """Replay an entry's reproducer. What kills a process is not tried."""
-    deadly = entry.signature.startswith(CRASH)
-    if deadly or entry.state == "quarantined" or not entry.reproducer:
+    """Replay an entry's reproducer, but not what kills a process or shows in batches alone."""
+    alone = not entry.signature.startswith((CRASH, UNSTEADY))
+    if not alone or entry.state == "quarantined" or not entry.reproducer:
         return "not tried"
     found = read_reproducer(folder / entry.reproducer)
-    return "fixed" if judge(found.case, target, reference).agrees else "still there"
+    signature = judge(found.case, target, reference).signature
+    return "still there" if signature == entry.signature else "fixed"
 
 
 def update_ledger(path: Path, summary: Summary, today: date) -> list[str]:
@@ -86,7 +87,7 @@ def _entry(
         target=summary.target,
         title=headline,
         what=finding.lines[0] if finding.lines else "",
-        version=summary.versions.get("kv-canary-fuzz", ""),
+        version=summary.versions.get("sglang", summary.versions.get("kv-canary-fuzz", "")),
         reproducer=kept,
         since=str(today),
     )

@@ -149,15 +149,18 @@ def total_progress(folder: RunFolder) -> Progress | None:
     return None if settings is None else Progress(settings, whole)
 
 
-def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> list[str]:
-    """Sum up the shards that ran, shrink what they found; the lines to print, if any ran."""
+def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> tuple[list[str], bool]:
+    """Sum up the shards that ran, shrink what they found; the lines to print, if any ran.
+
+    Also whether something that the ledger tolerates no longer happens.
+    """
     folder = plan.folder
     tallies = [msgspec.json.decode(path.read_bytes(), type=Tally) for path in folder.shards()]
     if not tallies and not folder.lost_batches():
-        return []
+        return [], False
     whole = Tally(interrupted=interrupted)
     for tally in tallies:
         whole.add(tally)
     summary = finish(settled(plan.settings), folder, whole, tell=tell)
     publish(folder, summary)
-    return summary_lines(summary, plan.root)
+    return summary_lines(summary, plan.root), bool(summary.gone)
