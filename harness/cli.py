@@ -37,12 +37,14 @@ from .campaign.run_folder import RunFolder
 from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
+from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
 from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
+from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.verdict import judge
-from .targets.builtin import BUILTIN, load_other, load_reference, load_target, sglang_names
+from .targets.builtin import BUILTIN, load_other, load_target, sanitized_name, sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
@@ -105,6 +107,12 @@ def run(
     shrink_seconds: Annotated[float, typer.Option(help="Budget for each finding.")] = 60.0,
     corpus: Annotated[Path | None, typer.Option(help="Replayed first, and added to.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="File with the known findings.")] = None,
+    deadline: Annotated[
+        float, typer.Option(help="Processor seconds that any launch may take.")
+    ] = FLOOR_SECONDS,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="The emulated build under sanitizers.")
+    ] = False,
     sglang: SglangOption = None,
     patch: PatchOption = None,
     third: ThirdOption = None,
@@ -124,7 +132,7 @@ def run(
     """
     settings = settings_for(
         profile,
-        target=target,
+        target=sanitized_name(target) if sanitize else target,
         reference=reference,
         domain=domain,
         seed=seed,
@@ -133,6 +141,7 @@ def run(
         shrink_seconds=shrink_seconds,
         corpus=corpus,
         ledger=ledger,
+        deadline=deadline,
         sglang=sglang,
         patch=patch,
         third=third,
@@ -297,7 +306,7 @@ def _explain(
     """Print where the two sides part and who stands alone; whether they agree."""
     verdict = judge(found.case, target, reference)
     console.print(verdict_text(found.case, verdict), highlight=False)
-    if not verdict.agrees:
+    if not verdict.agrees and not verdict.signature.startswith(CRASH):
         asked = None if third is None else load_other(third, target.contract)
         console.print(who_stands_alone(found.case, target, reference, asked), highlight=False)
     return verdict.agrees
@@ -308,8 +317,8 @@ def _opened(
 ) -> tuple[Reproducer, Target, Target | None]:
     found = read_reproducer(file)
     name, other = sglang_names(target or found.target, found.reference, sglang, patch)
-    chosen = load_target(name)
-    return found, chosen, load_reference(other, chosen.contract)
+    chosen = load_isolated(name)
+    return found, chosen, load_isolated_reference(other, chosen.contract)
 
 
 def main() -> None:

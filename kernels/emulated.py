@@ -238,10 +238,36 @@ def build(
     (g++ 12 or newer) it knows which basic blocks ran, at half the speed.
     Raises CompilerMissing, CompileError or PatchError.
     """
+    traced = _TRACE_FLAGS if trace_blocks else ()
+    return load(build_path(max_sources, patches, geometry=geometry, flags=(*traced, *flags)))
+
+
+class Built(NamedTuple):
+    """A build that is not loaded yet: its library, and how its grids are run."""
+
+    path: Path
+    max_sources: int
+    max_block_threads: int
+    geometries: tuple[Geometry, ...]
+
+
+def build_path(
+    max_sources: int | None = None,
+    patches: Sequence[Patch] = (),
+    *,
+    geometry: Geometry | None = None,
+    flags: Sequence[str] = (),
+) -> Built:
+    """As `build`, but nothing is loaded."""
     bound = abi.source_bound(max_sources)
     threads = geometry.block_threads if geometry else MOST_BLOCK_THREADS
     text = translation_unit(apply_patches(read_sources(), patches), EMULATED_ROOT)
-    traced = _TRACE_FLAGS if trace_blocks else ()
-    path = build_library(text, (*abi.definitions(bound, threads), *traced, *flags))
-    library = load_library(path)
-    return EmulatedKernels(library, bound, threads, (geometry,) if geometry else GEOMETRIES)
+    path = build_library(text, (*abi.definitions(bound, threads), *flags))
+    return Built(path, bound, threads, (geometry,) if geometry else GEOMETRIES)
+
+
+def load(built: Built) -> EmulatedKernels:
+    """The kernels of a build, in this process."""
+    return EmulatedKernels(
+        load_library(built.path), built.max_sources, built.max_block_threads, built.geometries
+    )

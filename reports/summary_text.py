@@ -22,6 +22,11 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     if summary.corpus is not None:
         use = summary.corpus
         lines.append(f"corpus {use.folder}: {use.replayed:,} replayed, {use.added:,} added")
+    lines += [
+        f"a worker process was killed over cases {lost.first} to {lost.first + lost.count - 1}; "
+        "they were run again"
+        for lost in summary.lost
+    ]
     if summary.never_met:
         lines.append(f"features never met: {_names(summary.never_met)}")
     else:

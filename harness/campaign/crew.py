@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
-import queue
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ..isolation.nursery import Nursery, nursery_for
 from ..targets.builtin import load_target
 from ..targets.devices import use_gpu_of
 from .run_folder import RunFolder
@@ -23,12 +22,11 @@ from .shard import run_batches, shard_batches
 from .tally import Tally
 
 REPORT_SECONDS = 0.2
+KILLED_HIRES, FAILED_HIRES = 20, 3
+"""Workers that a share of the campaign gets in a row without a batch run to its end: where they
+are killed, and where they end by themselves."""
+
 _GRACE_SECONDS = 30.0
-
-
-class Worker(NamedTuple):
-    process: SpawnProcess
-    shard: Shard
 
 
 def run_crew(
@@ -53,103 +51,146 @@ def run_crew(
     except KeyboardInterrupt:
         interrupted = True
         crew.wind_up()
-    crew.drain()
     whole = crew.total()
     whole.interrupted = interrupted
     return whole
 
 
+class Worker:
+    """A process, the share of the campaign that it works on, and what it has seen.
+
+    It has a pipe of its own, so that nothing that it held when it is killed holds up others.
+    """
+
+    def __init__(
+        self, settings: Settings, shard: Shard, root: Path, hires: int, nursery: Nursery | None
+    ) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.shard = shard
+        self.hires = hires
+        self.tally: Tally | None = None
+        self.ended = False
+        zygote = nursery.introduce() if nursery else None
+        arguments = (settings, shard, str(root), theirs, zygote)
+        self.process: SpawnProcess = context.Process(target=_work, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
+        if zygote is not None:
+            zygote.close()
+
+    def hear(self) -> None:
+        """Take what it has said; nothing more comes from one that ``ended``."""
+        try:
+            while self.pipe.poll():
+                self.tally = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            self.pipe.close()
+            self.ended = True
+
+    def stop(self) -> None:
+        if not self.ended:
+            with suppress(OSError):
+                self.pipe.send("stop")
+
+
 class Crew:
-    """Workers, their reports, and their replacements."""
+    """Workers, what they say, and their replacements."""
 
     def __init__(self, settings: Settings, folder: RunFolder, workers: int) -> None:
-        context = multiprocessing.get_context("spawn")
         self._settings = settings
         self._folder = folder
-        self._reports: Any = context.Queue()
-        self._stop: Event = context.Event()
-        self._latest: dict[int, Tally] = {}
         self._began: float | None = None
-        self._size = workers
-        self._workers = [self._hire(Shard(number, workers)) for number in range(workers)]
+        self._left: list[Tally] = []
+        target = load_target(settings.target)
+        self._nursery = nursery_for(target, target.name) if target.native else None
+        self._workers = [self._hire(settings, Shard(n, workers), 1) for n in range(workers)]
 
     @property
     def complete(self) -> bool:
-        return len(self._latest) >= self._size
+        return all(worker.tally is not None for worker in self._workers)
 
-    def _hire(self, shard: Shard) -> Worker:
+    def at_work(self) -> bool:
+        """Whether any worker is running; replaces those that died."""
+        for position, worker in enumerate(self._workers):
+            if worker.ended and worker.process.exitcode != 0:
+                successor = self._successor(worker)
+                if successor is not None:
+                    self._workers[position] = successor
+        return any(not worker.ended for worker in self._workers)
+
+    def listen(self) -> None:
+        """Take what workers say within a moment."""
+        pipes = [worker.pipe for worker in self._workers if not worker.ended]
+        wait(pipes, REPORT_SECONDS)
+        for worker in self._workers:
+            if not worker.ended:
+                worker.hear()
+            if self._began is None and worker.tally is not None:
+                self._began = monotonic() - worker.tally.seconds
+
+    def wind_up(self) -> None:
+        """Ask the workers to end, hear them out, and kill those that do not."""
+        for worker in self._workers:
+            worker.stop()
+        until = monotonic() + _GRACE_SECONDS
+        while any(not worker.ended for worker in self._workers) and monotonic() < until:
+            self.listen()
+        for worker in self._workers:
+            if not worker.ended:
+                worker.process.kill()
+
+    def total(self) -> Tally:
+        whole = Tally()
+        for tally in self._left:
+            whole.add(tally)
+        for worker in self._workers:
+            if worker.tally is not None:
+                whole.add(worker.tally)
+        return whole
+
+    def _successor(self, dead: Worker) -> Worker | None:
+        """Who goes on behind the batch that a worker died over.
+
+        A batch that it had told of is not lost. None where one worker after another dies without
+        a batch run to its end.
+        """
+        hires = 1 if dead.tally is not None else dead.hires + 1
+        killed = (dead.process.exitcode or 0) < 0
+        if hires > (KILLED_HIRES if killed else FAILED_HIRES):
+            return None
+        shard = dead.shard
+        lost = self._folder.in_flight(dead.process.pid or 0)
+        if lost is not None:
+            shard = replace(shard, index=self._settings.batch_of(lost.first) + shard.of)
+        if dead.tally is not None:
+            self._left.append(dead.tally)
+            if lost is not None and lost.first == dead.tally.last:
+                self._folder.forget_in_flight(dead.process.pid or 0)
+            dead.tally = None
+        return self._hire(self._remaining(), shard, hires)
+
+    def _hire(self, settings: Settings, shard: Shard, hires: int) -> Worker:
+        return Worker(settings, shard, self._folder.root, hires, self._nursery)
+
+    def _remaining(self) -> Settings:
+        """The settings for a worker that begins now."""
         settings = self._settings
         if settings.seconds is not None and self._began is not None:
             left = max(0.0, settings.seconds - (monotonic() - self._began))
             settings = replace(settings, seconds=left)
-        process = multiprocessing.get_context("spawn").Process(
-            target=_work,
-            args=(settings, shard, str(self._folder.root), self._reports, self._stop),
-            daemon=True,
-        )
-        process.start()
-        return Worker(process, shard)
-
-    def at_work(self) -> bool:
-        """Whether any worker is running; replaces those that died over a batch."""
-        for position, (process, shard) in enumerate(self._workers):
-            if process.is_alive() or process.exitcode == 0 or self._stop.is_set():
-                continue
-            lost = self._folder.in_flight(process.pid or 0)
-            if lost is not None:
-                behind = self._settings.batch_of(lost.first) + shard.of
-                self._workers[position] = self._hire(replace(shard, index=behind))
-        return any(process.is_alive() for process, _ in self._workers)
-
-    def listen(self) -> None:
-        """Take reports for a moment."""
-        until = monotonic() + REPORT_SECONDS
-        while (left := until - monotonic()) > 0:
-            try:
-                process, tally = self._reports.get(timeout=left)
-            except queue.Empty:
-                return
-            self._latest[process] = tally
-            if self._began is None:
-                self._began = monotonic() - tally.seconds
-
-    def drain(self) -> None:
-        """Take the reports that are still on their way."""
-        with suppress(queue.Empty):
-            while True:
-                process, tally = self._reports.get(timeout=REPORT_SECONDS)
-                self._latest[process] = tally
-
-    def wind_up(self) -> None:
-        """Ask the workers to end, hear them out, and kill those that do not."""
-        self._stop.set()
-        until = monotonic() + _GRACE_SECONDS
-        while self.at_work() and monotonic() < until:
-            self.listen()
-        for process, _ in self._workers:
-            if process.is_alive():
-                process.kill()
-
-    def total(self) -> Tally:
-        whole = Tally()
-        for tally in self._latest.values():
-            whole.add(tally)
-        return whole
+        return settings
 
 
-def _work(settings: Settings, shard: Shard, root: str, reports: Any, stop: Event) -> None:
+def _work(
+    settings: Settings, shard: Shard, root: str, pipe: Connection, zygote: Connection | None
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    use_gpu_of(shard.index % shard.of, load_target(settings.target))
-    process = multiprocessing.current_process().pid
-    last = 0.0
-
-    def report(tally: Tally) -> None:
-        nonlocal last
-        if monotonic() - last >= REPORT_SECONDS:
-            last = monotonic()
-            reports.put((process, tally))
-
-    batches = shard_batches(settings, shard)
+    target = load_target(settings.target)
+    use_gpu_of(shard.index % shard.of, target)
+    if zygote is not None:
+        nursery_for(target, target.name).join(zygote)
     folder = RunFolder(Path(root))
-    tally = run_batches(settings, batches, folder, report=report, stop=stop.is_set)
-    reports.put((process, tally))
+    batches = shard_batches(settings, shard)
+    pipe.send(run_batches(settings, batches, folder, report=pipe.send, stop=pipe.poll))

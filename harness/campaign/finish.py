@@ -14,19 +14,20 @@ from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.features.features import expected_features, features
 
 from ..atomic_file import write_atomically
+from ..execution.outcome import CRASH
 from ..explaining.explain import explain
-from ..findings.culprits import CRASH, explain_lost_batch
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe, versions
 from ..findings.reproducer import Reproducer, write_reproducer
 from ..findings.script import script_text
 from ..findings.shrinker import shrink
 from ..findings.standing import ledger_notes, standing_of
+from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
 from ..judging.plainest import plainest
 from ..judging.verdict import Verdict, judge, lines_of
-from ..targets.builtin import load_other, load_reference, load_target
-from ..targets.target import Target, TargetError
+from ..targets.builtin import load_other
+from ..targets.target import CLAIMABLE, Target, TargetError
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .confidence import Bounds, failure_bounds
@@ -34,9 +35,9 @@ from .corpus import add_to_corpus
 from .coverage import never_together, pair_matrix, unpack
 from .run_folder import RunFolder
 from .settings import Settings
-from .shard import UNSTEADY
+from .shard import UNSTEADY, run_batches
 from .source_coverage import read_source_coverage
-from .summary import CorpusUse, Finding, LedgerNote, Summary, write_summary
+from .summary import CaseRange, CorpusUse, Finding, LedgerNote, Summary, write_summary
 from .tally import Tally
 from .timing import timing_of
 
@@ -56,11 +57,13 @@ def finish(
 
     ``tell`` gets a line for each finding as it is shrunk and as it is written.
     """
-    for batch in folder.lost_batches():
-        tally.add(explain_lost_batch(settings, folder, batch))
+    lost = folder.lost_batches()
+    for batch in lost:
+        again = range(batch.first, batch.first + batch.count)
+        tally.add(run_batches(settings, [again], folder, report=_ignore))
     folder.clear_lost_batches()
-    target = load_target(settings.target)
-    reference = load_reference(settings.reference, target.contract)
+    target = load_isolated(settings.target, settings.deadline)
+    reference = load_isolated_reference(settings.reference, target.contract, settings.deadline)
     source = CaseSource(settings, folder)
     ledger = Ledger() if settings.ledger is None else read_ledger(Path(settings.ledger))
     findings = []
@@ -96,12 +99,17 @@ def finish(
         source=read_source_coverage(folder.source_counts) if settings.coverage else None,
         versions=versions(target.name),
         quarantined=tally.quarantined,
+        lost=tuple(CaseRange(batch.first, batch.count) for batch in lost),
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
     )
     folder.root.mkdir(parents=True, exist_ok=True)
     write_summary(folder.summary, summary)
     return summary
+
+
+def _ignore(_: Tally) -> None:
+    pass
 
 
 def _bounds(settings: Settings, source: CaseSource, tally: Tally) -> Bounds | None:
@@ -150,10 +158,10 @@ def _finding(
     target: Target,
     reference: Target | None,
 ) -> Finding:
-    """Shrink the first case of ``signature`` and write it; crashes are kept as they were found."""
+    """Shrink the first case of ``signature`` and write it; an unsteady one is kept as it is."""
     sighting = tally.findings[signature]
     case = source.at(sighting.first_index)
-    if not signature.startswith(CRASH) and signature != UNSTEADY:
+    if target.domains != CLAIMABLE and not signature.startswith(UNSTEADY):
         case, _ = plainest(case, judge(case, target, reference), target, reference)
     original = describe(settings, case, sighting.first_index, signature, ())
     if sighting.first_index < 0:
@@ -166,21 +174,19 @@ def _finding(
         folder=str(folder.finding(signature).relative_to(folder.root)),
         reproducer=original,
     )
-    if signature == UNSTEADY:
+    if signature.startswith(UNSTEADY):
         return finding
-    if signature.startswith(CRASH):
-        script = _write_script(folder, original, target, reference, None)
-        return replace(finding, script=script)
     third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
     small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
     verdict = judge(small.case, target, reference)
+    died = signature.startswith(CRASH)
     return replace(
         finding,
         file=_from_here(path),
         lines=small.mismatches,
-        alone=who_stands_alone(small.case, target, reference, third),
-        script=_write_script(folder, small, target, reference, verdict),
+        alone="" if died else who_stands_alone(small.case, target, reference, third),
+        script=_write_script(folder, small, target, reference, None if died else verdict),
         reproducer=small,
         explanation=None if verdict.agrees else explain(small.case, verdict),
     )
@@ -193,8 +199,8 @@ def _write_script(
     reference: Target | None,
     verdict: Verdict | None,
 ) -> str:
-    """Write the standalone script, if there is one; its text."""
-    text = script_text(found, target, reference, verdict)
+    """Write the standalone script, if there is one; its text. A sanitized build has none."""
+    text = "" if target.fence else script_text(found, target, reference, verdict)
     if text:
         write_atomically(folder.script_path(found.signature), text.encode())
     return text

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..atomic_file import write_atomically
 from ..findings.ledger import read_ledger
+from ..isolation.loading import FLOOR_SECONDS
 from ..targets.builtin import countable_target, sglang_names
 from .corpus import read_corpus
 from .run_folder import RunFolder
@@ -50,6 +51,7 @@ def settings_for(
     shrink_seconds: float = 60.0,
     corpus: Path | None = None,
     ledger: Path | None = None,
+    deadline: float = FLOOR_SECONDS,
     sglang: Path | None = None,
     patch: Path | None = None,
     third: str | None = None,
@@ -80,6 +82,7 @@ def settings_for(
         shrink_seconds=shrink_seconds,
         corpus=None if corpus is None else str(corpus),
         ledger=None if ledger is None else str(ledger),
+        deadline=deadline,
         third=third,
         coverage=coverage,
     )

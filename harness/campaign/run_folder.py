@@ -77,7 +77,11 @@ class RunFolder:
         write_atomically(path, msgspec.json.encode(batch), durable=False)
 
     def clear_in_flight(self) -> None:
-        self._in_flight_path(os.getpid()).unlink(missing_ok=True)
+        self.forget_in_flight(os.getpid())
+
+    def forget_in_flight(self, process: int) -> None:
+        """Say that nothing of what a process ran is lost."""
+        self._in_flight_path(process).unlink(missing_ok=True)
 
     @property
     def summary(self) -> Path:

@@ -36,7 +36,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ``replayed`` cases of the folder ``corpus`` are run first, under the indices below 0, and new
     ones are added to it. ``ledger`` is the file that says which findings are known. ``third``
     is the target that says of each finding who stands alone; the scalar model where it is None.
-    ``coverage`` asks for the lines and branches of the CUDA source that are reached.
+    ``coverage`` asks for the lines and branches of the CUDA source that are reached. A launch may
+    take ``deadline`` seconds of processor time, and more where launches are slow.
     """
 
     target: str
@@ -48,6 +49,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     batch: int = 128
     shrink_seconds: float = 60.0
+    deadline: float = 2.0
     corpus: str | None = None
     replayed: int = 0
     ledger: str | None = None

@@ -10,11 +10,12 @@ import torch
 from kv_canary_fuzz.strategies.case import Case
 
 from ..execution.fuzzer import Fuzzer
+from ..execution.outcome import Death
 from ..findings.provenance import describe
 from ..findings.quarantine import quarantine_of
+from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.plainest import plainest
 from ..judging.verdict import judge, lines_of
-from ..targets.builtin import load_reference, load_target
 from ..targets.target import Target
 from .case_source import CaseSource
 from .coverage import Coverage, pack
@@ -40,8 +41,8 @@ def run_batches(
     soon as it is found. ``report`` is called after each batch with the tally so far.
     """
     torch.set_num_threads(1)
-    target = load_target(settings.target)
-    reference = load_reference(settings.reference, target.contract)
+    target = load_isolated(settings.target, settings.deadline)
+    reference = load_isolated_reference(settings.reference, target.contract, settings.deadline)
     fuzzer = Fuzzer(target, reference)
     source = CaseSource(settings, folder)
     coverage = Coverage()
@@ -51,15 +52,20 @@ def run_batches(
     for batch in batches:
         if stop() or _is_over(settings, monotonic() - started):
             break
+        fuzzer.prepare()
         folder.mark_in_flight(InFlight(batch.start, len(batch)))
         cases = [source.at(index) for index in batch]
         kept = quarantine.launched(cases)
         cases, indices = [cases[k] for k in kept], [batch[k] for k in kept]
-        for position in fuzzer.failing(cases):
-            _sight(settings, target, reference, folder, tally, cases[position], indices[position])
+        failing, deaths = fuzzer.failing(cases), fuzzer.deaths
+        for position in failing:
+            case, index = cases[position], indices[position]
+            death = deaths.get(position)
+            _sight(settings, target, reference, folder, tally, case, index, death)
         tally.cases += len(cases)
         tally.quarantined += len(batch) - len(cases)
         cover(tally, coverage, cases, indices)
+        tally.last = batch.start
         tally.seconds = monotonic() - started
         tally.paces[0].add(len(cases), time())
         report(tally)
@@ -96,11 +102,18 @@ def _sight(
     tally: Tally,
     case: Case,
     index: int,
+    death: Death | None,
 ) -> None:
-    """Judge a differing case alone, count its signature, and write the first of each."""
+    """Judge a differing case alone, count its signature, and write the first of each.
+
+    A case that died alone, as one before it that was judged, is not run a third time.
+    """
+    if death is not None and death.signature in tally.findings:
+        tally.sight(death.signature, index)
+        return
     verdict = judge(case, target, reference)
     case, verdict = plainest(case, verdict, target, reference)
-    signature = verdict.signature if not verdict.agrees else UNSTEADY
+    signature = verdict.signature or (f"{UNSTEADY}: {death.signature}" if death else UNSTEADY)
     first = signature not in tally.findings
     tally.sight(signature, index)
     if first:

@@ -98,6 +98,13 @@ class CorpusUse(Struct, frozen=True):
     added: int
 
 
+class CaseRange(Struct, frozen=True):
+    """The cases from ``first`` on."""
+
+    first: int
+    count: int
+
+
 class Summary(Struct, frozen=True, kw_only=True):
     """A campaign from its settings to its findings: all that the report shows.
 
@@ -105,8 +112,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     settings say ``auto``, and ``device`` is where its tensors were. ``quarantined`` counts cases
     that the ledger kept from it. ``never_met`` names features of the domain that no case had,
     ``never_together`` those that others were never with, each pair once. ``bounds`` says how rarely
-    cases fail, where nothing was found, and counts generated cases alone. ``interrupted`` says that
-    it ended before it was done.
+    cases fail, where nothing was found, and counts generated cases alone. ``lost`` has what worker
+    processes were running when they were killed, which was run again. ``interrupted`` says that it
+    ended before it was done.
     """
 
     format: Literal["kv-canary-fuzz run"] = FORMAT
@@ -125,6 +133,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     corpus: CorpusUse | None = None
     source: SourceCoverage | None = None
     versions: dict[str, str]
+    lost: tuple[CaseRange, ...] = ()
     interrupted: bool = False
     quarantined: int = 0
     timing: Timing

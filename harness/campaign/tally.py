@@ -50,8 +50,9 @@ class Tally(Struct):
     """Counts that add up: cases, seconds of one core's work, features, findings by signature.
 
     ``pairs`` is a packed `coverage.Pairs`, ``reached`` holds the indices of cases that first met
-    a pair of features in their process, ``paces`` has one entry for each process. ``interrupted``
-    says that a person ended it. ``quarantined`` counts the cases that were not launched.
+    a pair of features in their process, ``paces`` has one entry for each process. ``last`` is the
+    first case of the last batch that is counted. ``interrupted`` says that a person ended it.
+    ``quarantined`` counts the cases that were not launched.
     """
 
     cases: int = 0
@@ -61,6 +62,7 @@ class Tally(Struct):
     pairs: bytes = b""
     reached: list[int] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
+    last: int | None = None
     interrupted: bool = False
     quarantined: int = 0
 

@@ -16,7 +16,7 @@ from ..targets.target import Target
 from .arena import Batch
 from .binding import Binder
 from .launching import play
-from .outcome import NO_ROWS, Raised, Rows
+from .outcome import NO_ROWS, Death, Raised, Rows
 from .tensors import Memory
 
 Key = tuple[int, int]
@@ -25,9 +25,13 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a batch's steps did: exceptions, and for the torch reference the rows produced."""
+    """What a batch's steps did: exceptions, and for the torch reference the rows produced.
+
+    ``deaths`` names the cases that ended their process.
+    """
 
     raised: dict[Key, Raised] = field(default_factory=dict)
+    deaths: dict[int, Death] = field(default_factory=dict)
     rows: dict[Key, Rows] = field(default_factory=dict)
 
     def rows_of(self, case: int, step: int) -> Rows:

@@ -14,12 +14,14 @@ from kv_canary_fuzz.strategies.features.features import features
 from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
 from kv_canary_fuzz.strategies.prng import case_at
 
+from ..isolation.isolation import Isolation
 from ..judging.comparison import differing_cases
 from ..judging.expectation import expectation_broken
 from ..judging.own_rows import own_rows
 from ..targets.target import Target
 from .arena import Batch, Bytes, allocate, fill, lay_out_batch
 from .execution import Run, run_reference, run_target
+from .outcome import Death
 from .tensors import Memory
 
 
@@ -41,7 +43,8 @@ class Fuzzer:
 
     ``reference`` None is the torch reference, which alone runs a batch at once; any other target
     can stand in its place. Then the torch reference's rows only save asking that target for its
-    own where they explain all that differs.
+    own where they explain all that differs. ``deaths`` has the cases of the last batch that ended
+    the process of an isolated target.
     """
 
     def __init__(self, target: Target, reference: Target | None = None) -> None:
@@ -49,6 +52,7 @@ class Fuzzer:
         self._reference = reference
         self._buffers = [allocate(0)] * 3
         self.stages = StageSeconds()
+        self.deaths: dict[int, Death] = {}
 
     def generate(self, seed: int, indices: Iterable[int], domain: str) -> list[Case]:
         started = perf_counter()
@@ -63,6 +67,8 @@ class Fuzzer:
         batch = lay_out_batch(cases)
         expected, found, other = self._fresh_buffers(batch)
         times.append(perf_counter())
+        for target in self._isolated():
+            target.start(batch)
         run = run_reference(batch, Memory(expected, "cpu"), self._target.contract)
         base = run
         if self._reference is not None:
@@ -70,6 +76,7 @@ class Fuzzer:
         times.append(perf_counter())
         target_run, found = self._run(self._target, batch, found)
         times.append(perf_counter())
+        self.deaths = base.deaths | target_run.deaths
         compared = Run(raised=base.raised, rows=run.rows)
         differing = set(differing_cases(batch, compared, target_run, expected, found))
         if self._reference is not None and differing:
@@ -77,6 +84,7 @@ class Fuzzer:
                 for step, rows in enumerate(own_rows(cases[position], self._reference)):
                     compared.rows[position, step] = rows
             differing = set(differing_cases(batch, compared, target_run, expected, found))
+        differing.update(self.deaths)
         contract = self._target.contract
         for position, case in enumerate(cases if self._reference is None else ()):
             if expectation_broken(expected_bits(case, contract), run, position):
@@ -87,14 +95,30 @@ class Fuzzer:
         return sorted(differing)
 
     def _run(self, target: Target, batch: Batch, buffer: Bytes) -> tuple[Run, Bytes]:
+        if target.isolation is not None:
+            return target.isolation.finish()
         memory = Memory(buffer, target.device)
         run = run_target(target, batch, memory)
         return run, memory.read(0, batch.size)
+
+    def prepare(self) -> None:
+        """Let isolated targets be loaded while cases are made."""
+        for side in self._isolated():
+            side.begin()
+
+    def _isolated(self) -> list[Isolation]:
+        """Who runs in other processes, so at the same time as the rest."""
+        sides = (self._target, self._reference)
+        return [side.isolation for side in sides if side is not None and side.isolation is not None]
 
     def _fresh_buffers(self, batch: Batch) -> tuple[Bytes, Bytes, Bytes]:
         if self._buffers[0].size < batch.size:
             self._buffers = [allocate(batch.size * 5 // 4 // 64 * 64 + 64) for _ in range(3)]
         first, second, third = (buffer[: batch.size] for buffer in self._buffers)
+        if self._target.isolation is not None:
+            second = self._target.isolation.arena(batch.size)
+        if self._reference is not None and self._reference.isolation is not None:
+            third = self._reference.isolation.arena(batch.size)
         fill(batch, first)
         second[:] = first
         if self._reference is not None:

@@ -22,3 +22,26 @@ class Raised(NamedTuple):
     @classmethod
     def of(cls, error: BaseException) -> Raised:
         return cls(type(error).__name__, str(error))
+
+
+CRASH = "crash: "
+"""How the signature of a case that ends its process begins."""
+
+
+class Death(NamedTuple):
+    """The end of the process that ran a launch, which is then the launch's outcome.
+
+    ``kind`` is how it ended ("segfault", "hang"), ``launch`` is "write" or "verify", ``place``
+    the line of the source where a sanitizer named one, ``report`` what the process said at last.
+    """
+
+    kind: str
+    launch: str
+    place: str = ""
+    report: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """What two deaths of the same bug share."""
+        where = f" at {self.place}" if self.place else ""
+        return f"{CRASH}{self.kind} in {self.launch or 'no launch'}{where}"

@@ -8,6 +8,7 @@ from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.strategies.case import Case
 
 from ..execution.arena import Bytes
+from ..execution.outcome import CRASH
 from ..judging.comparison import ring_rows
 from ..judging.differences import FIELDS
 from ..judging.mismatch import Mismatch, Rank, step_kind
@@ -87,6 +88,8 @@ def _headline(case: Case, cause: Mismatch, step: str) -> str:
     if cause.rank is Rank.ROW:
         whose = ", in the reference's ring" if cause.kind.startswith(REFERENCES) else ""
         return f"After {step}{whose}, {_row_headline(cause)}."
+    if cause.kind.startswith(CRASH):
+        return f"At {step}, the process that ran the launch ended: {cause.kind}."
     if cause.rank is Rank.EXCEPTION:
         return f"At {step}, the two sides end differently: one refuses, or refuses otherwise."
     if cause.rank is Rank.GUARD:
@@ -111,6 +114,8 @@ def _row_headline(cause: Mismatch) -> str:
 
 
 def _meaning(case: Case, cause: Mismatch) -> str:
+    if cause.kind.startswith(CRASH):
+        return "A launch must return, or refuse, whatever its inputs."
     if cause.rank is not Rank.STAMP:
         return RANK_MEANING[cause.rank]
     _, field = _field(case, cause)

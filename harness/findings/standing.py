@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from ..campaign.run_folder import CASE_SUFFIX, slug
 from ..campaign.shard import UNSTEADY
 from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
+from ..execution.outcome import CRASH
 from ..judging.verdict import judge
 from ..targets.target import Target
-from .culprits import CRASH
 from .ledger import Ledger, LedgerEntry, read_ledger, write_ledger
 from .reproducer import read_reproducer, write_reproducer
 

@@ -11,7 +11,7 @@ from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.strategies.case import Case, VerifyStep, WriteStep
 from kv_canary_fuzz.strategies.content import Content
 
-from ..execution.arena import allocate, fill, lay_out_batch
+from ..execution.arena import Bytes, allocate, fill, lay_out_batch
 from ..execution.binding import Binder
 from ..execution.execution import step_target
 from ..execution.outcome import Rows
@@ -38,21 +38,31 @@ def with_room(case: Case, rows: int) -> Case:
 def own_rows(case: Case, target: Target) -> Iterator[Rows]:
     """What a target appends in each step, seen in a copy of the case that has room."""
     roomy = with_room(case, max(case.ring_capacity, 2 * entries_of(case)))
-    batch = lay_out_batch([roomy])
+    layout = lay_out_batch([roomy]).layouts[0]
+    before = roomy.violation_write_index
+    for data in _snapshots(roomy, target):
+        ring, index = (
+            data[layout.regions[name].offset : layout.regions[name].end]
+            for name in ("violation_ring", "violation_write_index")
+        )
+        after = int(index.view(np.int32)[0])
+        rows = ring.view(np.int64).reshape(-1, consts.VIOLATION_FIELDS)
+        yield rows[max(before, 0) : max(after, 0)]
+        before = after
+
+
+def _snapshots(case: Case, target: Target) -> Iterator[Bytes]:
+    """The bytes after each step; those at a step that ends the process stand for the rest."""
+    if target.isolation is not None:
+        yield from target.isolation.run_steps(case).snapshots
+        return
+    batch = lay_out_batch([case])
     buffer = allocate(batch.size)
     fill(batch, buffer)
     memory = Memory(buffer, target.device)
-    binder = Binder(roomy, batch.layouts[0], memory, 0)
+    binder = Binder(case, batch.layouts[0], memory, 0)
     if target.set_schedule is not None:
         target.set_schedule(case.schedule)
-
-    def words(region: str, dtype: type[np.signedinteger]) -> np.ndarray:
-        start, size = batch.layouts[0].regions[region]
-        return memory.read(start, size).view(dtype).copy()
-
     for number, _ in enumerate(case.steps):
-        before = int(words("violation_write_index", np.int32)[0])
-        step_target(target, roomy, binder, number)
-        after = int(words("violation_write_index", np.int32)[0])
-        ring = words("violation_ring", np.int64).reshape(-1, consts.VIOLATION_FIELDS)
-        yield ring[max(before, 0) : max(after, 0)]
+        step_target(target, case, binder, number)
+        yield memory.read(0, batch.size).copy()

@@ -8,11 +8,15 @@ from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.circumstances import circumstances, plainer
 from kv_canary_fuzz.strategies.classify import Domain, MalformedCase, check_case, classify
 
+from ..execution.outcome import CRASH
 from ..targets.target import Target
 from .verdict import Verdict, judge
 
 MOST_TRIES = 40
 """Candidates that are judged for one case."""
+
+MOST_DEATHS = 6
+"""The same of a case that kills its process, and so costs another one each time."""
 
 
 def plainest(
@@ -26,9 +30,10 @@ def plainest(
     if not verdict.circumstances:
         return case, verdict
     case = replace(case, steps=case.steps[: verdict.step + 1])
+    most = MOST_DEATHS if verdict.kind.startswith(CRASH) else MOST_TRIES
     tries = 0
     progress = True
-    while progress and tries < MOST_TRIES:
+    while progress and tries < most:
         progress = False
         for candidate in filter(_legal, plainer(case)):
             if not set(_all_of(candidate)) < set(_all_of(case)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -16,11 +15,12 @@ from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
 
 from ..execution.arena import Bytes, allocate, fill, lay_out_batch
 from ..execution.binding import Binder
-from ..execution.execution import Run, step_reference, step_target
-from ..execution.launching import launching_of, play
+from ..execution.execution import Run, step_reference
 from ..execution.layout import Layout
-from ..execution.outcome import Raised, Rows
+from ..execution.outcome import CRASH, Death, Raised, Rows
+from ..execution.stepping import Stepper
 from ..execution.tensors import Memory
+from ..isolation.isolation import Steps
 from ..targets.target import Target
 from .differences import differences
 from .expectation import expectation_mismatch
@@ -71,43 +71,44 @@ def lines_of(verdict: Verdict) -> tuple[str, ...]:
 class Side:
     """One implementation's fresh memory for one case, advanced step by step.
 
+    An isolated target runs all steps at once, and advancing looks at one after the other.
+
     ``contract`` is the revision that the torch reference follows; a target follows its own.
     """
 
     def __init__(self, case: Case, target: Target | None, contract: Contract = RELEASED) -> None:
         batch = lay_out_batch([case])
-        buffer = allocate(batch.size)
-        fill(batch, buffer)
         self._case = case
         self._target = target
         self._contract = contract
-        self._memory = Memory(buffer, target.device if target else "cpu")
-        self._layout = batch.layouts[0]
-        self._binder = Binder(case, self._layout, self._memory, 0)
-        self._part = self._memory.part(0, batch.size)
         self._size = batch.size
-        eager = target is None or launching_of(case, target) == "eager"
-        self._contents = None if eager else self._part.copy()
+        self._ended = 0
+        self._steps: Steps | None = None
         self.run = Run()
-        if target is not None and target.set_schedule is not None:
-            target.set_schedule(case.schedule)
+        if target is not None and target.isolation is not None:
+            self._steps = target.isolation.run_steps(case)
+        buffer = allocate(batch.size)
+        fill(batch, buffer)
+        device = target.device if target and not self._steps else "cpu"
+        self._memory = Memory(buffer, device)
+        if target is None:
+            self._binder = Binder(case, batch.layouts[0], self._memory, 0)
+        elif self._steps is None:
+            self._stepper = Stepper(case, batch.layouts[0], target, self._memory)
 
-    def advance(self, number: int) -> Raised | None:
-        """Run step ``number``; None as target stands for the torch reference.
-
-        Launches that are not put eagerly are put anew from the first on, as a batch would.
-        """
+    def advance(self, number: int) -> Raised | Death | None:
+        """Run step ``number``; None as target stands for the torch reference."""
+        self._ended = number + 1
+        if self._steps is not None:
+            return self._steps.endings[number]
         if self._target is None:
             step_reference((self._case,), [self._binder], number, self.run, self._contract)
             return self.run.raised.get((0, number))
-        step = partial(step_target, self._target, self._case, self._binder)
-        if self._contents is None:
-            return step(number)
-        self._part.put(self._contents)
-        played = play(self._case, self._layout, self._target, self._part, step, number)
-        return played.outcome().get(number)
+        return self._stepper.advance(number)
 
     def bytes(self) -> Bytes:
+        if self._steps is not None and self._ended:
+            return self._steps.snapshots[self._ended - 1]
         return self._memory.read(0, self._size)
 
 
@@ -154,6 +155,9 @@ def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdic
     for number, _ in enumerate(case.steps):
         left_raised, right_raised = left.advance(number), right.advance(number)
         produced.append((number, own[number] if own else left.run.rows_of(0, number)))
+        if isinstance(left_raised, Death) or isinstance(right_raised, Death):
+            found = _exception_mismatch(left_raised, right_raised)
+            break
         found = [
             *_exception_mismatch(left_raised, right_raised),
             *(expectation_mismatch(known[number], produced[-1][1]) if known else ()),
@@ -186,29 +190,36 @@ def signature_of(step: Step, cause: Mismatch, open_inputs: tuple[str, ...]) -> s
     Where there are circumstances that the target does not claim to handle, they tell bugs apart,
     and of stamps and rows the region alone: what stands in it then is as it happens.
     """
-    if not open_inputs:
-        return f"{step_kind(step)}: {cause.kind}"
     kind = cause.kind
-    if cause.rank in (Rank.STAMP, Rank.ROW):
+    if open_inputs and cause.rank in (Rank.STAMP, Rank.ROW):
         kind = kind.partition(".")[0].partition(" ")[0]
-    return f"{step_kind(step)}: {kind}{WHERE}{' and '.join(open_inputs)}"
+    where = WHERE + " and ".join(open_inputs) if open_inputs else ""
+    return f"{kind}{where}" if kind.startswith(CRASH) else f"{step_kind(step)}: {kind}{where}"
 
 
-def _exception_mismatch(expected: Raised | None, found: Raised | None) -> list[Mismatch]:
+Ending = Raised | Death | None
+"""How a step ended: in an exception, with its process, or as it should."""
+
+
+def _exception_mismatch(expected: Ending, found: Ending) -> list[Mismatch]:
     if expected == found:
         return []
-    wanted, given = (raised.kind if raised else "nothing" for raised in (expected, found))
+    wanted, given = (ending.kind if ending else "nothing" for ending in (expected, found))
+    kind = "message" if wanted == given else f"raised {given}, not {wanted}"
+    death = next((ending for ending in (found, expected) if isinstance(ending, Death)), None)
     return [
         Mismatch(
             rank=Rank.EXCEPTION,
             order=(),
-            kind="message" if wanted == given else f"raised {given}, not {wanted}",
-            place="exception",
-            expected=_raised_text(expected),
-            found=_raised_text(found),
+            kind=death.signature if death else kind,
+            place="process" if death else "exception",
+            expected=_ending_text(expected),
+            found=_ending_text(found),
         )
     ]
 
 
-def _raised_text(raised: Raised | None) -> str:
-    return f"{raised.kind}: {raised.message}" if raised else "none"
+def _ending_text(ending: Ending) -> str:
+    if isinstance(ending, Death):
+        return "; ".join((f"{ending.kind} in {ending.launch or 'no launch'}", *ending.report))
+    return f"{ending.kind}: {ending.message}" if ending else "none"

@@ -23,8 +23,9 @@ from ..campaign.settings import DomainName, SettingsError
 from ..campaign.source_coverage import counting
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
+from ..isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from ..judging.check import CaseMismatch, assert_agrees, mismatch_within
-from ..targets.builtin import load_reference, load_target
+from ..targets.builtin import load_reference, load_target, sanitized_name
 from ..targets.devices import most_workers
 from ..targets.target import Target, TargetError
 from .progress_watch import ProgressWatch
@@ -58,6 +59,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what holds where nothing else is said (default: pull-request)",
     )
     group.addoption("--kv-corpus", type=Path, help="corpus: replayed first, and added to")
+    group.addoption(
+        "--kv-deadline",
+        type=float,
+        default=FLOOR_SECONDS,
+        help="processor seconds that any launch may take",
+    )
+    group.addoption(
+        "--kv-sanitize", action="store_true", help="the emulated build under sanitizers"
+    )
     group.addoption("--kv-third", help="who says who stands alone (default: the scalar model)")
     group.addoption("--kv-sglang", type=Path, help="source tree that sglang's targets are from")
     group.addoption("--kv-patch", type=Path, help="unified diff for a copy of sglang's source")
@@ -76,6 +86,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _count(config, fresh=False)
         return
     try:
+        if config.option.kv_sanitize:
+            config.option.kv_target = sanitized_name(config.option.kv_target or "auto")
         config.stash[PLAN] = CampaignPlan.of(config.option)
         _count(config, fresh=True)
         settings = config.stash[PLAN].settings
@@ -134,14 +146,16 @@ def kv_shard(request: pytest.FixtureRequest) -> ShardTest:
 @pytest.fixture(scope="session")
 def kv_target(request: pytest.FixtureRequest) -> Target:
     """The target that the options name."""
-    return load_target(request.config.stash[PLAN].settings.target)
+    settings = request.config.stash[PLAN].settings
+    return load_isolated(settings.target, settings.deadline)
 
 
 @pytest.fixture(scope="session")
 def kv_agrees(request: pytest.FixtureRequest, kv_target: Target) -> Any:
     """``kv_agrees(case)`` fails where target and reference differ; for Hypothesis tests too."""
-    name = request.config.stash[PLAN].settings.reference
-    reference = load_reference(name, kv_target.contract)
+    settings = request.config.stash[PLAN].settings
+    contract = kv_target.contract
+    reference = load_isolated_reference(settings.reference, contract, settings.deadline)
     return lambda case: assert_agrees(case, kv_target, reference)
 
 

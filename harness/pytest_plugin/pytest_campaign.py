@@ -25,8 +25,9 @@ from ..campaign.shard import run_batches, shard_batches
 from ..campaign.tally import Tally
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe
+from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.verdict import Verdict, lines_of
-from ..targets.builtin import load_reference, load_target
+from ..targets.builtin import load_target
 from ..targets.devices import use_gpu_of, xdist_worker
 
 SHARDS = 8
@@ -56,6 +57,7 @@ class CampaignPlan(Struct, frozen=True):
             shrink_seconds=option.kv_shrink_seconds,
             corpus=option.kv_corpus,
             ledger=option.kv_ledger,
+            deadline=option.kv_deadline,
             sglang=option.kv_sglang,
             patch=option.kv_patch,
             third=option.kv_third,
@@ -73,8 +75,10 @@ class CampaignPlan(Struct, frozen=True):
         settings = settled(self.settings)
         original = describe(settings, case, -1, verdict.signature, lines_of(verdict))
         path = self.folder.reproducer_path(verdict.signature)
-        target = load_target(self.settings.target)
-        reference = load_reference(self.settings.reference, target.contract)
+        target = load_isolated(self.settings.target, self.settings.deadline)
+        reference = load_isolated_reference(
+            self.settings.reference, target.contract, self.settings.deadline
+        )
         shrink_to_file(original, target, reference, path, self.settings.shrink_seconds)
         return path
 

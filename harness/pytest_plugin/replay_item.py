@@ -15,8 +15,9 @@ from kv_canary_fuzz.reports.verdict_text import verdict_text
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.quarantine import quarantine_of
 from ..findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.check import CaseMismatch, assert_agrees
-from ..targets.builtin import BUILTIN, load_reference, load_target
+from ..targets.builtin import BUILTIN
 from ..targets.target import Target, TargetError
 
 ADVICE = "set its state in the ledger to fixed, or run kv-canary-fuzz ledger update RUN"
@@ -58,9 +59,9 @@ class ReproducerItem(pytest.Item):
         self._reproducer = reproducer
 
     def runtest(self) -> None:
-        found = self._reproducer
+        found, deadline = self._reproducer, self.config.option.kv_deadline
         target = self._target()
-        reference = load_reference(found.reference, target.contract)
+        reference = load_isolated_reference(found.reference, target.contract, deadline)
         file = self.config.option.kv_ledger
         ledger = Ledger() if file is None else read_ledger(file)
         if quarantine_of(None if file is None else str(file), target.name).holds(found.case):
@@ -85,7 +86,8 @@ class ReproducerItem(pytest.Item):
     def _target(self) -> Target:
         asked = self.config.option.kv_target
         try:
-            return load_target(asked or self._reproducer.target)
+            deadline = self.config.option.kv_deadline
+            return load_isolated(asked or self._reproducer.target, deadline)
         except TargetError as error:
             if asked or self._reproducer.target not in BUILTIN:
                 raise

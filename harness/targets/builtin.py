@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kv_canary_fuzz.kernels.planted import PlantedBug
 
 PLANTED_PREFIX = "planted:"
+SANITIZED = "sanitized"
+SANITIZED_PREFIX = "sanitized:"
 SGLANG, SGLANG_REFERENCE = "sglang", "sglang-reference"
 REVISION_MARK = "@"
 """Between a target's name and the revision of the contract that it is asked to follow."""
@@ -43,11 +45,46 @@ def _counts() -> Path | None:
 def _planted(name: str, contract: Contract) -> Target:
     from kv_canary_fuzz.kernels import planted
 
-    known = [bug.name for bug in planted_bugs()]
-    if name not in known:
-        raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
+    _planted_bug(name)
     build = partial(planted.build_planted, name, counts=_counts())
     return _emulated_target(PLANTED_PREFIX + name, build, contract)
+
+
+def _planted_bug(name: str) -> PlantedBug:
+    known = {bug.name: bug for bug in planted_bugs()}
+    if name not in known:
+        raise TargetError(f"no planted bug {name!r}; there are: {', '.join(known)}")
+    return known[name]
+
+
+def _sanitized(contract: Contract, bug: str = "") -> Target:
+    """The emulated build under sanitizers, with a bug or without; it needs isolation to run."""
+    from kv_canary_fuzz.kernels import sanitized
+
+    patches = _planted_bug(bug).patches if bug else ()
+    kernels = _built(lambda: sanitized.build(patches))
+    name = SANITIZED_PREFIX + bug if bug else SANITIZED
+    target = Target(name=name, device="cpu", write=_elsewhere, verify=_elsewhere, contract=contract)
+    if kernels is not None:
+        target = _emulated_target(name, lambda: kernels, contract)
+    environment = _built(sanitized.environment)
+    return replace(target, environment=environment, fence=sanitized.fence)
+
+
+def _elsewhere(**_: Any) -> None:
+    raise TargetError("a sanitized build runs in a process of its own only: load it isolated")
+
+
+def sanitized_name(target: str) -> str:
+    """The name of the sanitized build in place of ``target``. Raises TargetError."""
+    plain, mark, revision = target.partition(REVISION_MARK)
+    if plain in ("auto", "emulated"):
+        return f"{SANITIZED}{mark}{revision}"
+    if plain.startswith(PLANTED_PREFIX):
+        return SANITIZED_PREFIX + target.removeprefix(PLANTED_PREFIX)
+    if plain == SANITIZED or plain.startswith(SANITIZED_PREFIX):
+        return target
+    raise TargetError(f"target {target!r} cannot be sanitized, only the emulated build can")
 
 
 def _emulated_target(name: str, build: Callable[[], Any], contract: Contract) -> Target:
@@ -78,13 +115,15 @@ def _built(build: Callable[[], Any]) -> Any:
 def _torch(contract: Contract) -> Target:
     from kv_canary_fuzz.reference.batch import torch_reference
 
-    return replace(target_of("torch", torch_reference(contract)), contract=contract)
+    target = target_of("torch", torch_reference(contract))
+    return replace(target, contract=contract, native=False)
 
 
 def _scalar(contract: Contract) -> Target:
     from kv_canary_fuzz.reference.scalar_model import scalar_model
 
-    return replace(target_of("scalar", scalar_model(contract)), contract=contract)
+    target = target_of("scalar", scalar_model(contract))
+    return replace(target, contract=contract, native=False)
 
 
 def _sglang_reference(where: str) -> Target:
@@ -98,6 +137,7 @@ def _sglang_reference(where: str) -> Target:
         verify=verify,
         domains=frozenset({Domain.VALID}),
         contract=tree.contract,
+        native=False,
     )
 
 
@@ -183,6 +223,7 @@ BUILTIN: dict[str, tuple[str, Callable[[Contract], Target]]] = {
         "the torch reference of an installed sglang",
         lambda _: _sglang_reference(""),
     ),
+    SANITIZED: ("our CUDA source, run on the CPU under sanitizers", _sanitized),
 }
 
 OURS = ("emulated", "cuda", "torch", "scalar")
@@ -190,7 +231,7 @@ OURS = ("emulated", "cuda", "torch", "scalar")
 
 
 def load_target(name: str) -> Target:
-    """The target called ``name``: built in, ``planted:BUG``, or a module's dotted name.
+    """The target called ``name``: built in, ``planted:BUG`` (``sanitized:BUG``), or a module's.
 
     ``auto`` is what `auto_target` gives, and ``large:NAME`` the target NAME under launches in huge
     memory, see `large`. Behind the name of a target of ours, ``@REVISION`` says which revision of
@@ -208,6 +249,8 @@ def load_target(name: str) -> Target:
         target = auto_target(contract)
     elif plain.startswith(PLANTED_PREFIX):
         target = _planted(plain.removeprefix(PLANTED_PREFIX), contract)
+    elif plain.startswith(SANITIZED_PREFIX):
+        target = _sanitized(contract, plain.removeprefix(SANITIZED_PREFIX))
     elif plain in BUILTIN:
         target = BUILTIN[plain][1](contract)
     else:
@@ -243,7 +286,7 @@ def _asked_for(plain: str, revision: str) -> Contract:
         raise TargetError(
             f"no revision {revision!r} of the contract; there are: {', '.join(CONTRACTS)}"
         )
-    if plain not in (*OURS, "auto") and not plain.startswith(PLANTED_PREFIX):
+    if plain != "auto" and not _follows_any(plain):
         raise TargetError(f"target {plain!r} follows one revision; {', '.join(OURS)} follow any")
     return CONTRACTS[revision]
 
@@ -268,10 +311,18 @@ def load_other(name: str, contract: Contract) -> Target:
 
     One of ours follows that revision, unless its name asks for another.
     """
-    ours = name in OURS or (name.startswith(PLANTED_PREFIX) and REVISION_MARK not in name)
-    if not ours:
-        return load_target(name)
-    return replace(load_target(f"{name}{REVISION_MARK}{contract.name}"), name=name)
+    return replace(load_target(name_of_other(name, contract)), name=name)
+
+
+def name_of_other(name: str, contract: Contract) -> str:
+    """The name under which `load_target` gives what `load_other` does."""
+    return f"{name}{REVISION_MARK}{contract.name}" if _follows_any(name) else name
+
+
+def _follows_any(name: str) -> bool:
+    """Whether ``name`` is a target of ours, and does not ask for a revision of the contract."""
+    buggy = name.startswith((PLANTED_PREFIX, SANITIZED_PREFIX))
+    return name in (*OURS, SANITIZED) or (buggy and REVISION_MARK not in name)
 
 
 def auto_target(contract: Contract = RELEASED) -> Target:

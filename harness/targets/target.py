@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.reference.contract import CONTRACTS, DOCUMENTED, Contract
 from kv_canary_fuzz.strategies.classify import Domain
 
 from .streams import CudaStreams, Streams
+
+if TYPE_CHECKING:
+    from ..isolation.isolation import Isolation
 
 Launcher = Callable[..., None]
 
@@ -36,7 +39,10 @@ class Target:
     ``device`` is where its tensors live, as torch spells it. ``domains`` are those it claims to
     handle, ``contract`` is the revision of the contract that it follows. ``set_schedule`` chooses
     an interleaving, where the implementation has that. ``streams`` is what its device can do with
-    launches; without it they are put eagerly.
+    launches; without it they are put eagerly. ``native`` code may end its process, and
+    ``environment`` is what a process for it needs. ``fence`` (address, bytes, open parts) lets code
+    under a sanitizer touch the open parts only. ``isolation``, where there is one, runs it in other
+    processes in place of the launchers.
     """
 
     name: str
@@ -47,6 +53,10 @@ class Target:
     contract: Contract = DOCUMENTED
     set_schedule: Callable[[int], None] | None = None
     streams: Streams | None = None
+    native: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fence: Callable[[int, int, Iterable[tuple[int, int]]], None] | None = None
+    isolation: Isolation | None = None
 
 
 def target_of(name: str, offer: Any) -> Target:

@@ -115,7 +115,7 @@ def test_only_the_case_that_kills_the_process_is_blamed(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["cases"] == 700
     [finding] = summary["findings"]
-    assert finding["signature"] == "crash: SIGSEGV"
+    assert finding["signature"] == "crash: segfault in write"
     case = json.loads((tmp_path / finding["file"]).read_text())["case"]
     assert any(step.get("input_ids", {}).get("length") == 37 for step in case["steps"])
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from multiprocessing import Pipe
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,10 +100,10 @@ def test_workers_of_a_campaign_choose_their_gpu(
     monkeypatch.setattr(crew.signal, "signal", lambda *_: None)
     settings = Settings(target="emulated", cases=0)
     for index in (1, 5):  # the second stands in for the first after four batches
-        reports: Any = SimpleQueue()
-        stop: Any = Event()
-        crew._work(settings, Shard(index, 4), str(tmp_path), reports, stop)
-        assert reports.get()[1].cases == 0
+        ours, theirs = Pipe()
+        with ours, theirs:
+            crew._work(settings, Shard(index, 4), str(tmp_path), theirs, None)
+            assert ours.recv().cases == 0
     assert used == [1, 1]
 
 

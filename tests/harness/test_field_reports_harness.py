@@ -86,8 +86,8 @@ launch_canary_verify_kernel = scalar_model.launch_canary_verify_kernel
 
 
 def launch_canary_write_kernel(**arguments):
-    if "__mp_main__" not in sys.modules:
-        raise RuntimeError("not in a spawned process")
+    if "kv_canary_fuzz.harness.cli" in sys.modules:
+        raise RuntimeError("in a fork of the process that was started")
     scalar_model.launch_canary_write_kernel(**arguments)
 """
 

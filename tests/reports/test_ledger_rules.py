@@ -37,7 +37,7 @@ def launch_canary_write_kernel(**arguments):
     if {deadly} and int(arguments["plan"].write_num_valid_reqs) < 0:
         os._exit(9)
     scalar_model.launch_canary_write_kernel(**arguments)
-    if {wrong} and arguments["plan"].write_seed_slot_indices.shape[0] == 0:
+    if os.path.exists("wrong") and arguments["plan"].write_seed_slot_indices.shape[0] == 0:
         arguments["context"].kernel_run_counter.add_(1)
 """
 SIGNATURE = "write: kernel_run_counter, where requests no_capacity"
@@ -45,14 +45,16 @@ SIGNATURE = "write: kernel_run_counter, where requests no_capacity"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Builds a folder with a target in a module of the given name."""
+    """Builds a folder with a target in a module of that name; it is wrong while a file says so."""
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
 
     def build(name: str, *, deadly: bool = False, wrong: bool = False) -> Path:
         path = tmp_path / f"{name}.py"
-        path.write_text(TARGET.format(deadly=deadly, wrong=wrong))
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        path.write_text(TARGET.format(deadly=deadly))
+        (tmp_path / "wrong").unlink(missing_ok=True)
+        if wrong:
+            (tmp_path / "wrong").touch()
         return tmp_path
 
     return build
@@ -171,7 +173,7 @@ def test_replays_follow_the_ledger(pytester: pytest.Pytester) -> None:
     )  # fmt: skip
     signature = f"write: slot_run_counter, where {DEADLY}"
     for name in ("deadly", "gone", "other"):
-        (folder / f"{name}.py").write_text(TARGET.format(deadly=name == "deadly", wrong=False))
+        (folder / f"{name}.py").write_text(TARGET.format(deadly=name == "deadly"))
         reproducer(folder, case, signature, name, name)
     reproducer(folder, case, signature, "sglang", "there")
     ledger_of(

@@ -1,0 +1,1 @@
+"""Disposable processes for code that may crash, hang, or write anywhere."""

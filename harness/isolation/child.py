@@ -1,0 +1,223 @@
+"""What a disposable process does: launch after launch, saying before each where it is."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import resource
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from kv_canary_fuzz.strategies.case import Case
+
+from ..execution.arena import Batch, lay_out_batch
+from ..execution.execution import run_target
+from ..execution.layout import Layout
+from ..execution.outcome import Raised
+from ..execution.stepping import Stepper
+from ..execution.tensors import Memory
+from ..targets.target import Launcher, Target
+from .protocol import (
+    BareRequest,
+    Doomed,
+    Ended,
+    Outcomes,
+    RunBareCases,
+    RunBareSteps,
+    decode_request,
+    encode,
+)
+from .shared import CASE, COUNT, LAUNCH, PROGRESS_BYTES, STEP, VERIFY, WRITE, SharedMemory, Words
+
+DOOMED_STATUS = 87
+GARBAGE_THRESHOLD = 200_000
+"""Objects between collections: cases come and go by the thousand and have no cycles."""
+
+_PR_SET_PDEATHSIG = 1
+
+_CUDA_KINDS = {
+    "illegal memory access": "illegal address",
+    "misaligned address": "misaligned address",
+    "out of memory": "out of memory",
+    "can't allocate memory": "out of memory",
+    "device-side assert": "device assert",
+    "launch timed out": "hang",
+    "unspecified launch failure": "launch failure",
+}
+
+
+class _Doom(BaseException):
+    """Passes by everything that makes an outcome of an exception."""
+
+    def __init__(self, kind: str, line: str) -> None:
+        super().__init__(line)
+        self.kind = kind
+
+
+class Places(NamedTuple):
+    """Inherited descriptors: where requests come from, and memory that both sides see."""
+
+    connection: int
+    arena: int
+    arena_bytes: int
+    progress: int
+
+
+def serve(places: Places, target: Target) -> None:
+    """Answer requests until the other side hangs up or a launch spoils the process."""
+    connection = Connection(places.connection)
+    progress = SharedMemory(PROGRESS_BYTES, places.progress).words
+    arena = SharedMemory(places.arena_bytes, places.arena)
+    worker = _Worker(watched(target, progress), arena, progress)
+    while True:
+        try:
+            request = decode_request(connection.recv_bytes())
+        except EOFError:
+            return
+        try:
+            with _Sentence():
+                answer = worker.answer(request)
+            connection.send_bytes(encode(answer))
+        except _Doom as doom:
+            connection.send_bytes(encode(Doomed(doom.kind, str(doom))))
+            os._exit(DOOMED_STATUS)
+
+
+class _Worker:
+    def __init__(self, target: Target, arena: SharedMemory, progress: Words) -> None:
+        self._target = target
+        self._arena = arena
+        self._progress = progress
+
+    def answer(self, request: BareRequest) -> Ended:
+        match request:
+            case RunBareCases(cases):
+                return Ended(self._run(lay_out_batch(cases)))
+            case RunBareSteps(case):
+                return Ended(self._run_steps(case))
+
+    def _run(self, batch: Batch) -> Outcomes:
+        memory = self._memory(batch.size)
+        raised = []
+        for position, case in enumerate(batch.cases):
+            self._progress[CASE] = position
+            layout, base = batch.layouts[position], batch.bases[position]
+            alone = Batch(cases=(case,), layouts=(layout,), bases=(base,), size=batch.size)
+            self._fence(batch.size, layout, base)
+            for (_, step), outcome in run_target(self._target, alone, memory).raised.items():
+                raised.append((position, step, *_text(outcome)))
+        self._bring_back(memory, batch.size)
+        return tuple(raised)
+
+    def _run_steps(self, case: Case) -> Outcomes:
+        batch = lay_out_batch([case])
+        layout, size = batch.layouts[0], batch.size
+        memory = self._memory(size)
+        self._progress[CASE] = 0
+        self._fence(size * (len(case.steps) + 1))  # an earlier batch may have closed more
+        stepper = Stepper(case, layout, self._target, memory)
+        raised = []
+        for number in range(len(case.steps)):
+            self._progress[STEP] = number
+            self._fence(size, layout)
+            outcome = stepper.advance(number)
+            if outcome is not None:
+                raised.append((0, number, *_text(outcome)))
+            self._fence(size)
+            self._bring_back(memory, size)
+            place = slice(size * (number + 1), size * (number + 2))
+            self._arena.bytes[place] = self._arena.bytes[:size]
+        return tuple(raised)
+
+    def _fence(self, size: int, layout: Layout | None = None, base: int = 0) -> None:
+        """Let a sanitized launch touch the regions of one case only; without one, all ``size``."""
+        if self._target.fence is not None:
+            parts = (
+                ((base + region.offset, region.size) for region in layout.regions.values())
+                if layout
+                else ((0, size),)
+            )
+            self._target.fence(self._arena.bytes.ctypes.data, size, parts)
+
+    def _memory(self, size: int) -> Memory:
+        return Memory(self._arena.bytes[:size], self._target.device)
+
+    def _bring_back(self, memory: Memory, size: int) -> None:
+        """Where the tensors live elsewhere, copy them to where the other side looks."""
+        if self._target.device != "cpu":
+            self._arena.bytes[:size] = memory.read(0, size)
+
+
+def watched(target: Target, progress: Words) -> Target:
+    """The target with launchers that say where they are, and that end on a fatal error."""
+    synchronize = _synchronize if target.device.startswith("cuda") else None
+    return replace(
+        target,
+        write=_watched(target.write, WRITE, progress, synchronize),
+        verify=_watched(target.verify, VERIFY, progress, synchronize),
+    )
+
+
+def _watched(
+    launcher: Launcher, kind: int, progress: Words, synchronize: Callable[[], None] | None
+) -> Launcher:
+    def launch(**arguments: Any) -> None:
+        progress[LAUNCH] = kind
+        progress[COUNT] += 1
+        with _Sentence():
+            launcher(**arguments)
+            if synchronize is not None:
+                synchronize()
+
+    return launch
+
+
+class _Sentence:
+    """Turns an error that the process does not get over into its end; others pass."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, MemoryError):
+            raise _Doom("out of memory", "MemoryError") from None
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            raise _Doom("exit", f"{type(error).__name__} {error}".strip()) from None
+        if isinstance(error, Exception) and not isinstance(error, ValueError):
+            line = " ".join(str(error).split())[:400]
+            fatal = "CUDA" in line or "can't allocate memory" in line
+            if fatal:
+                found = (kind for words, kind in _CUDA_KINDS.items() if words in line)
+                raise _Doom(next(found, "CUDA error"), line) from None
+
+
+def _synchronize() -> None:
+    import torch
+
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize()
+
+
+def _text(outcome: Raised) -> tuple[str, str]:
+    kind, message = (part.encode(errors="replace").decode() for part in outcome)
+    return kind, message
+
+
+def settle_in(parent: int, *, heap: int | None) -> None:
+    """Die with the process ``parent``, leave no core file, and take no more than ``heap`` bytes.
+
+    Where memory runs out for all, this process is the one to go.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+    gc.set_threshold(GARBAGE_THRESHOLD)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if heap is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (heap, heap))
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")

@@ -1,0 +1,51 @@
+"""When a launch that does not end is hanging: by its own processor time, not by the clock."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+MANY = 200
+"""How many times the median of what a case took before a launch may take."""
+
+IDLE_FACTOR = 30
+FIRST = 10
+KEPT = 64
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Deadline:
+    """How long a launch may take without an end, learned from the cases before.
+
+    ``floor`` seconds of processor time are always granted, and ``IDLE_FACTOR`` times as many of
+    the clock to a process that uses no processor. A first launch may have something to build:
+    before the first case has ended, ten times as much of the clock is granted, and of the
+    processor too where the target ``builds`` in its own process.
+    """
+
+    floor: float
+    builds: bool = False
+    _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def learn(self, seconds: float, cases: int) -> None:
+        """Count ``cases`` that took ``seconds`` of processor time together."""
+        self._seconds.append(seconds / cases)
+
+    def passed(self, busy: float, elapsed: float) -> bool:
+        """Whether a launch hangs that used ``busy`` seconds of processor time in ``elapsed``."""
+        usual = median(self._seconds) if self._seconds else 0.0
+        allowed = max(self.floor, MANY * usual)
+        patience = 1 if self._seconds else FIRST
+        if busy > allowed * (patience if self.builds else 1):
+            return True
+        return elapsed > max(IDLE_FACTOR * allowed * patience, MANY * busy)
+
+
+def processor_seconds(process: int) -> float:
+    """The processor time that a process has used. Raises OSError where it is gone."""
+    fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS

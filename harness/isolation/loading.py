@@ -1,0 +1,47 @@
+"""Targets by name, those with native code isolated."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import torch
+
+from kv_canary_fuzz.reference.contract import Contract
+
+from ..targets.builtin import load_other, load_target, name_of_other
+from ..targets.devices import is_gpu
+from ..targets.target import Target
+from .deadline import Deadline
+from .isolation import Isolation
+from .nursery import nursery_for
+
+FLOOR_SECONDS = 2.0
+
+
+def load_isolated(name: str, floor: float = FLOOR_SECONDS) -> Target:
+    """The target called ``name``; one with native code runs in processes of its own from here on.
+
+    ``floor`` is the processor time that a launch may take in any case. A system that has no
+    anonymous files runs everything where it is. Raises TargetError.
+    """
+    target = load_target(name)
+    return isolated(target, target.name, floor)
+
+
+def load_isolated_reference(
+    name: str, contract: Contract, floor: float = FLOOR_SECONDS
+) -> Target | None:
+    """The target to compare with; None for ``torch``, which the harness runs in batches."""
+    if name == "torch":
+        return None
+    return isolated(load_other(name, contract), name_of_other(name, contract), floor)
+
+
+def isolated(target: Target, name: str, floor: float) -> Target:
+    """``target``, which was loaded as ``name``, isolated where that makes sense."""
+    if not target.native or not hasattr(os, "memfd_create"):
+        return target
+    gpu = torch.cuda.current_device() if is_gpu(target) else None
+    deadline = Deadline(floor, builds=gpu is not None)
+    return replace(target, isolation=Isolation(nursery_for(target, name), deadline, gpu))

@@ -1,0 +1,67 @@
+"""A correct target that does, when it meets certain tokens, what kernels must not."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from kv_canary_fuzz.reference import scalar_model
+
+FAULTS = (
+    *("segfault", "bus error", "abort", "spin", "sleep", "status", "exit", "allocate", "tensor"),
+    *("killed", "close", "cuda", "poison", "poisoned", "stray"),
+)
+TOKENS = {name: 1001 + number for number, name in enumerate(FAULTS)}
+"""The token of a write's first entry that asks for a fault."""
+
+SIGNALS = {
+    "segfault": signal.SIGSEGV,
+    "bus error": signal.SIGBUS,
+    "abort": signal.SIGABRT,
+    "killed": signal.SIGKILL,
+}
+FAR = 1 << 12
+poisoned = False
+
+launch_canary_verify_kernel = scalar_model.launch_canary_verify_kernel
+
+
+def launch_canary_write_kernel(**arguments: Any) -> None:
+    token = int(arguments["input_ids"][0])
+    if token > 1000:
+        misbehave(FAULTS[token - 1001], arguments)
+    scalar_model.launch_canary_write_kernel(**arguments)
+
+
+def misbehave(fault: str, arguments: dict[str, Any]) -> None:
+    global poisoned
+    if fault in SIGNALS:
+        print(f"about to die: {fault}", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), SIGNALS[fault])
+    elif fault == "spin":
+        while True:
+            pass
+    elif fault == "sleep":
+        time.sleep(3600)
+    elif fault == "status":
+        os._exit(3)
+    elif fault == "exit":
+        sys.exit(4)
+    elif fault == "allocate":
+        raise MemoryError
+    elif fault == "tensor":
+        arguments["input_ids"].new_empty(1 << 40)
+    elif fault == "cuda":
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    elif fault == "close":
+        os.closerange(3, 64)
+    elif fault == "poison":
+        poisoned = True
+    elif fault == "poisoned" and poisoned:
+        ctypes.string_at(0)
+    elif fault == "stray":
+        ctypes.memset(arguments["context"].canary_buf.data_ptr() + FAR, 0, 64)

@@ -1,0 +1,89 @@
+"""Cases that end their process: named by how and where, and nothing else is harmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.isolation.deadline import Deadline
+from kv_canary_fuzz.harness.judging.verdict import judge
+from kv_canary_fuzz.harness.targets.target import Target
+from kv_canary_fuzz.strategies.case import Case
+
+BuildCase = Callable[[str], Case]
+BuildBatch = Callable[..., list[Case]]
+
+KINDS = {
+    "segfault": "segfault",
+    "bus error": "bus error",
+    "abort": "abort",
+    "spin": "hang",
+    "status": "exit status 3",
+    "exit": "exit",
+    "allocate": "out of memory",
+    "tensor": "out of memory",
+    "killed": "out of memory",
+    "cuda": "illegal address",
+}
+
+
+@pytest.mark.parametrize("fault", KINDS)
+def test_a_case_that_ends_its_process_is_named_by_how(
+    faulty: Target, write_of: Callable[..., Case], fault: str
+) -> None:
+    assert judge(write_of(fault), faulty).signature == f"crash: {KINDS[fault]} in write"
+    assert judge(write_of(), faulty).agrees
+
+
+def test_the_last_words_of_a_process_are_kept(faulty: Target, write_of: BuildCase) -> None:
+    [mismatch] = judge(write_of("abort"), faulty).mismatches
+    assert mismatch.found == "abort in write; about to die: abort"
+
+
+@pytest.mark.parametrize("fault", KINDS)
+def test_only_the_guilty_case_of_a_batch_is_blamed(
+    faulty: Target, batch: BuildBatch, fault: str
+) -> None:
+    fuzzer = Fuzzer(faulty)
+    assert fuzzer.failing(batch({4: fault})) == [4]
+    assert {at: death.kind for at, death in fuzzer.deaths.items()} == {4: KINDS[fault]}
+
+
+def test_several_guilty_cases_of_a_batch_are_all_blamed(faulty: Target, batch: BuildBatch) -> None:
+    fuzzer = Fuzzer(faulty)
+    assert fuzzer.failing(batch({0: "status", 5: "segfault", 6: "abort", 11: "status"})) == [
+        *(0, 5, 6, 11),
+    ]
+    assert {at: death.kind for at, death in fuzzer.deaths.items()} == {
+        0: "exit status 3",
+        5: "segfault",
+        6: "abort",
+        11: "exit status 3",
+    }
+    assert fuzzer.failing(batch()) == []
+    assert fuzzer.deaths == {}
+
+
+def test_a_launch_is_given_what_it_needs_and_no_more() -> None:
+    deadline = Deadline(floor=2.0)
+    assert not deadline.passed(busy=1.9, elapsed=500.0)
+    assert deadline.passed(busy=2.1, elapsed=2.1)
+    assert not deadline.passed(busy=0.0, elapsed=599.0)
+    assert deadline.passed(busy=0.0, elapsed=601.0)
+    deadline.learn(seconds=1.28, cases=128)
+    assert deadline.passed(busy=2.1, elapsed=2.1)
+    assert deadline.passed(busy=0.0, elapsed=61.0)
+    for _ in range(10):
+        deadline.learn(seconds=12.8, cases=128)
+    assert not deadline.passed(busy=19.9, elapsed=3000.0)
+    assert deadline.passed(busy=20.1, elapsed=20.1)
+
+
+def test_a_target_that_builds_gets_time_for_the_first_launch() -> None:
+    deadline = Deadline(floor=2.0, builds=True)
+    assert not deadline.passed(busy=19.9, elapsed=19.9)
+    assert deadline.passed(busy=20.1, elapsed=20.1)
+    deadline.learn(seconds=0.1, cases=1)
+    assert deadline.passed(busy=20.1, elapsed=20.1)
