@@ -37,6 +37,7 @@ from .campaign.run_folder import RunFolder
 from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
+from .conformance.conformance import conformance
 from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
@@ -218,6 +219,21 @@ def bench(
         return
     for line in (*fast_path(chosen, seed=seed, batches=batches), *reference_speed()):
         typer.echo(line)
+
+
+@app.command("conformance")
+def check_conformance(
+    module: Annotated[str, typer.Argument(help="A module's dotted name, or any other target.")],
+) -> None:
+    """Check a target against the contract, and say what is missing; exit status 1 where it is."""
+    missing = 0
+    for check in conformance(module):
+        typer.echo(f"{check.state:<12} {check.name}")
+        for line in check.lines:
+            typer.echo(f"{'':<12}   {line}")
+        missing += check.state == "missing"
+    typer.echo(f"{missing} of the checks failed" if missing else f"{module} conforms")
+    raise typer.Exit(1 if missing else 0)
 
 
 @app.command()
