@@ -4,6 +4,7 @@
 PYTHON ?= python3
 SECONDS := 60
 SEED :=
+ROUNDS := 1
 TARGET := auto
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 COMPARED := $(VENV)/.compared
 PACKAGES := harness kernels reference reports strategies
 
-.PHONY: fuzz test test-nightly venv lint bench mutants sanitize-gpu clean
+.PHONY: fuzz test test-nightly faults venv lint bench mutants sanitize-gpu clean
 
 fuzz: venv
 	$(BIN)/kv-canary-fuzz run --target $(TARGET) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
@@ -22,6 +23,12 @@ test: venv $(COMPARED)
 # Every documented command and every step of the workflows, one after another.
 test-nightly: venv $(COMPARED)
 	$(BIN)/pytest -m nightly
+
+# Targets that crash, hang and write astray, and processes killed at other instants every round.
+faults: venv
+	for round in $$(seq $(ROUNDS)); do \
+		KV_FAULT_SEED=$$round $(BIN)/pytest -q -n 2 tests/faults || exit 1; \
+	done
 
 venv: $(INSTALLED)
 

@@ -44,7 +44,7 @@ from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
 from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
-from .judging.verdict import judge
+from .judging.repeats import FLAKY, judge_again
 from .targets.builtin import BUILTIN, load_other, load_target, sanitized_name, sglang_names
 from .targets.target import Target, TargetError
 
@@ -192,13 +192,14 @@ def shrink(
 ) -> None:
     """Shrink a reproducer, pinned to the signature that it shows now."""
     found, chosen, reference = _opened(file, target)
-    verdict = judge(found.case, chosen, reference)
+    _, verdict = judge_again(found.signature, found.case, chosen, reference)
     if verdict.agrees:
         typer.echo(f"{file}: the two sides agree, there is nothing to shrink")
         raise typer.Exit(0)
     stem = file.name.removesuffix(".kvcase.json")
     path = out or file.with_name(f"{stem}.shrunk.kvcase.json")
-    pinned = replace(found, signature=verdict.signature)
+    flaky = FLAKY if found.signature.startswith(FLAKY) else ""
+    pinned = replace(found, signature=flaky + verdict.signature)
     small = shrink_to_file(pinned, chosen, reference, path, seconds)
     Console().print(case_text(small.case), highlight=False)
     typer.echo(f"written to {path}")
@@ -320,9 +321,9 @@ def _explain(
     third: str | None = None,
 ) -> bool:
     """Print where the two sides part and who stands alone; whether they agree."""
-    verdict = judge(found.case, target, reference)
-    console.print(verdict_text(found.case, verdict), highlight=False)
-    if not verdict.agrees and not verdict.signature.startswith(CRASH):
+    case, verdict = judge_again(found.signature, found.case, target, reference)
+    console.print(verdict_text(case, verdict), highlight=False)
+    if not verdict.agrees and not found.signature.startswith((CRASH, FLAKY)):
         asked = None if third is None else load_other(third, target.contract)
         console.print(who_stands_alone(found.case, target, reference, asked), highlight=False)
     return verdict.agrees

@@ -73,13 +73,18 @@ def build(folder: Path, patches: Sequence[Patch] = ()) -> EmulatedKernels:
     return EmulatedKernels(library, bound, MOST_BLOCK_THREADS, GEOMETRIES)
 
 
+def leave_counts() -> None:
+    """Add what this process counted since the last time to the files."""
+    for library in _loaded.values():
+        library.leave_counts()
+
+
 def read_folder(folder: Path) -> dict[str, tuple[LineCount, ...]]:
     """Of each kernel the lines of the CUDA source that it has, as all processes counted them.
 
     Empty where nothing was built to count into ``folder``. Raises CountersUnavailable.
     """
-    for library in _loaded.values():
-        library.leave_counts()
+    leave_counts()
     names = {path.name for path in (Path(__file__).parent / "csrc").iterdir()}
     notes = {kernel: folder.absolute() / f"{kernel}{_NOTES}" for kernel in abi.KERNELS}
     return {kernel: read_counts(path, names) for kernel, path in notes.items() if path.exists()}

@@ -20,7 +20,7 @@ from .source import Patch
 
 FLAGS = (
     "-g",
-    "-O1",
+    "-O0",
     "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined",
     "-fno-sanitize=vptr",

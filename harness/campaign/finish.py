@@ -25,6 +25,7 @@ from ..findings.standing import ledger_notes, standing_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
 from ..judging.plainest import plainest
+from ..judging.repeats import FLAKY, judge_again, rate_text
 from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.builtin import load_other
 from ..targets.target import CLAIMABLE, Target, TargetError
@@ -83,6 +84,9 @@ def finish(
         path = Path(settings.ledger)
         notes = ledger_notes(path, ledger, target, reference, tally.findings)
     names = expected_features(settings.domain, settings.revision)
+    for side in (target, reference):
+        if side is not None and side.isolation is not None:
+            side.isolation.let_go()
     summary = Summary(
         settings=settings,
         target=target.name,
@@ -161,7 +165,7 @@ def _finding(
     """Shrink the first case of ``signature`` and write it; an unsteady one is kept as it is."""
     sighting = tally.findings[signature]
     case = source.at(sighting.first_index)
-    if target.domains != CLAIMABLE and not signature.startswith(UNSTEADY):
+    if target.domains != CLAIMABLE and not signature.startswith((UNSTEADY, FLAKY)):
         case, _ = plainest(case, judge(case, target, reference), target, reference)
     original = describe(settings, case, sighting.first_index, signature, ())
     if sighting.first_index < 0:
@@ -179,14 +183,16 @@ def _finding(
     third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
     small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
-    verdict = judge(small.case, target, reference)
-    died = signature.startswith(CRASH)
+    _, verdict = judge_again(signature, small.case, target, reference)
+    died, flaky = signature.startswith(CRASH), signature.startswith(FLAKY)
+    script = "" if flaky else _write_script(folder, small, target, reference, verdict)
+    alone = "" if died or flaky else who_stands_alone(small.case, target, reference, third)
     return replace(
         finding,
         file=_from_here(path),
         lines=small.mismatches,
-        alone="" if died else who_stands_alone(small.case, target, reference, third),
-        script=_write_script(folder, small, target, reference, None if died else verdict),
+        alone=alone,
+        script=script,
         reproducer=small,
         explanation=None if verdict.agrees else explain(small.case, verdict),
     )
@@ -197,10 +203,12 @@ def _write_script(
     found: Reproducer,
     target: Target,
     reference: Target | None,
-    verdict: Verdict | None,
+    verdict: Verdict,
 ) -> str:
     """Write the standalone script, if there is one; its text. A sanitized build has none."""
-    text = "" if target.fence else script_text(found, target, reference, verdict)
+    died = found.signature.startswith(CRASH)
+    shown = None if died else verdict
+    text = "" if target.fence else script_text(found, target, reference, shown)
     if text:
         write_atomically(folder.script_path(found.signature), text.encode())
     return text
@@ -219,17 +227,24 @@ def shrink_to_file(
     path: Path,
     budget_seconds: float,
 ) -> Reproducer:
-    """Shrink a finding, pinned to its signature; the best so far is always in ``path``."""
+    """Shrink a finding, pinned to its signature; the best so far is always in ``path``.
+
+    A flaky one has to fail once in all the runs that it is given.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    signature, wanted = original.signature, original.signature.removeprefix(FLAKY)
 
     def still_fails(case: Case) -> bool:
-        return judge(case, target, reference).signature == original.signature
+        return judge_again(signature, case, target, reference)[1].signature == wanted
 
     def keep(case: Case) -> None:
         write_reproducer(path, replace(original, case=case, mismatches=()))
 
     result = shrink(original.case, still_fails, budget_seconds=budget_seconds, on_better=keep)
-    lines = lines_of(judge(result.case, target, reference))
-    best = replace(original, case=result.case, mismatches=lines)
+    case, verdict = judge_again(signature, result.case, target, reference)
+    lines = lines_of(verdict)
+    if signature != wanted:
+        lines = (rate_text(case, target, reference), *lines)
+    best = replace(original, case=case, mismatches=lines)
     write_reproducer(path, best)
     return best

@@ -138,6 +138,12 @@ class RunFolder:
         paths = sorted((self.root / "in-flight").glob("*.json"))
         return [msgspec.json.decode(path.read_bytes(), type=InFlight) for path in paths]
 
+    def forget_batch(self, first: int | None) -> None:
+        """Say that the batch that begins with case ``first`` is not lost: it has been counted."""
+        for path in (self.root / "in-flight").glob("*.json"):
+            if msgspec.json.decode(path.read_bytes(), type=InFlight).first == first:
+                path.unlink()
+
     def clear_lost_batches(self) -> None:
         shutil.rmtree(self.root / "in-flight", ignore_errors=True)
 

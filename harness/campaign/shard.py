@@ -10,12 +10,13 @@ import torch
 from kv_canary_fuzz.strategies.case import Case
 
 from ..execution.fuzzer import Fuzzer
-from ..execution.outcome import Death
+from ..execution.outcome import CRASH, Death
 from ..findings.provenance import describe
 from ..findings.quarantine import quarantine_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.plainest import plainest
-from ..judging.verdict import judge, lines_of
+from ..judging.repeats import FLAKY, repeats
+from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.target import Target
 from .case_source import CaseSource
 from .coverage import Coverage, pack
@@ -61,7 +62,13 @@ def run_batches(
         for position in failing:
             case, index = cases[position], indices[position]
             death = deaths.get(position)
-            _sight(settings, target, reference, folder, tally, case, index, death)
+            if death is not None and death.signature in tally.findings:
+                tally.sight(death.signature, index)
+                continue
+            signature, verdict, plain = diagnosis(case, death, fuzzer, target, reference)
+            if signature not in tally.findings:
+                folder.record(describe(settings, plain, index, signature, lines_of(verdict)))
+            tally.sight(signature, index)
         tally.cases += len(cases)
         tally.quarantined += len(batch) - len(cases)
         cover(tally, coverage, cases, indices)
@@ -69,6 +76,7 @@ def run_batches(
         tally.seconds = monotonic() - started
         tally.paces[0].add(len(cases), time())
         report(tally)
+    fuzzer.close()
     folder.clear_in_flight()
     return tally
 
@@ -94,27 +102,28 @@ def _is_over(settings: Settings, elapsed: float) -> bool:
     return settings.seconds is not None and elapsed >= settings.seconds
 
 
-def _sight(
-    settings: Settings,
-    target: Target,
-    reference: Target | None,
-    folder: RunFolder,
-    tally: Tally,
-    case: Case,
-    index: int,
-    death: Death | None,
-) -> None:
-    """Judge a differing case alone, count its signature, and write the first of each.
+def diagnosis(
+    case: Case, death: Death | None, fuzzer: Fuzzer, target: Target, reference: Target | None
+) -> tuple[str, Verdict, Case]:
+    """The signature of a case that differed in a batch, and a verdict on it, which may agree.
 
-    A case that died alone, as one before it that was judged, is not run a third time.
+    With them the case to keep: its plainest form where it fails every time.
+
+    It is judged alone, and run again and again: what fails every time has the verdict's
+    signature, what fails sometimes is flaky. A case that died alone, in the batch and when it was
+    judged, is not run any more.
     """
-    if death is not None and death.signature in tally.findings:
-        tally.sight(death.signature, index)
-        return
     verdict = judge(case, target, reference)
-    case, verdict = plainest(case, verdict, target, reference)
-    signature = verdict.signature or (f"{UNSTEADY}: {death.signature}" if death else UNSTEADY)
-    first = signature not in tally.findings
-    tally.sight(signature, index)
-    if first:
-        folder.record(describe(settings, case, index, signature, lines_of(verdict)))
+    plain_case, plain = plainest(case, verdict, target, reference)
+    if verdict.signature.startswith(CRASH):
+        return plain.signature, plain, plain_case
+    copies = list(repeats(case, target))
+    failing = fuzzer.failing(copies)
+    if not verdict.agrees and len(failing) == len(copies):
+        return plain.signature, plain, plain_case
+    for position in failing:
+        if verdict.agrees:
+            verdict = judge(copies[position], target, reference)
+    if not verdict.agrees:
+        return FLAKY + verdict.signature, verdict, case
+    return f"{UNSTEADY}: {death.signature}" if death else UNSTEADY, verdict, case

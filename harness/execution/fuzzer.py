@@ -106,6 +106,11 @@ class Fuzzer:
         for side in self._isolated():
             side.begin()
 
+    def close(self) -> None:
+        """Let the processes of isolated targets end; they are replaced where that is needed."""
+        for side in self._isolated():
+            side.let_go()
+
     def _isolated(self) -> list[Isolation]:
         """Who runs in other processes, so at the same time as the rest."""
         sides = (self._target, self._reference)

@@ -12,7 +12,7 @@ from ..campaign.run_folder import CASE_SUFFIX, slug
 from ..campaign.shard import UNSTEADY
 from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
 from ..execution.outcome import CRASH
-from ..judging.verdict import judge
+from ..judging.repeats import FLAKY, judge_again
 from ..targets.target import Target
 from .ledger import Ledger, LedgerEntry, read_ledger, write_ledger
 from .reproducer import read_reproducer, write_reproducer
@@ -49,8 +49,10 @@ def _try_again(
     if not alone or entry.state == "quarantined" or not entry.reproducer:
         return "not tried"
     found = read_reproducer(folder / entry.reproducer)
-    signature = judge(found.case, target, reference).signature
-    return "still there" if signature == entry.signature else "fixed"
+    _, verdict = judge_again(found.signature, found.case, target, reference)
+    flaky = entry.signature.startswith(FLAKY)
+    same = not verdict.agrees if flaky else verdict.signature == entry.signature
+    return "still there" if same else "fixed"
 
 
 def update_ledger(path: Path, summary: Summary, today: date) -> list[str]:

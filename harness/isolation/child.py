@@ -77,6 +77,8 @@ def serve(places: Places, target: Target) -> None:
         try:
             request = decode_request(connection.recv_bytes())
         except EOFError:
+            if target.leave is not None:
+                target.leave()
             return
         try:
             with _Sentence():
@@ -110,6 +112,7 @@ class _Worker:
             self._fence(batch.size, layout, base)
             for (_, step), outcome in run_target(self._target, alone, memory).raised.items():
                 raised.append((position, step, *_text(outcome)))
+        self._fence(batch.size)
         self._bring_back(memory, batch.size)
         return tuple(raised)
 

@@ -98,10 +98,11 @@ class Disposable:
             return None
 
     def close(self) -> None:
-        """Let the process go."""
-        self._kill()
+        """Let the process end; it is killed where it does not."""
+        self._connection.close()
         self._nursery.reap(self.process)
-        self._close()
+        self._progress.close()
+        self._log.close()
 
     def _wait(self) -> bool:
         """Wait for an answer or the end of the process; True where neither comes in time."""

@@ -9,7 +9,7 @@ import torch
 
 from kv_canary_fuzz.reference.contract import Contract
 
-from ..targets.builtin import load_other, load_target, name_of_other
+from ..targets.builtin import load_reference, load_target, name_of_other
 from ..targets.devices import is_gpu
 from ..targets.target import Target
 from .deadline import Deadline
@@ -33,15 +33,20 @@ def load_isolated_reference(
     name: str, contract: Contract, floor: float = FLOOR_SECONDS
 ) -> Target | None:
     """The target to compare with; None for ``torch``, which the harness runs in batches."""
-    if name == "torch":
+    reference = load_reference(name, contract)
+    if reference is None:
         return None
-    return isolated(load_other(name, contract), name_of_other(name, contract), floor)
+    return isolated(reference, name_of_other(name, contract), floor, counts=False)
 
 
-def isolated(target: Target, name: str, floor: float) -> Target:
-    """``target``, which was loaded as ``name``, isolated where that makes sense."""
+def isolated(target: Target, name: str, floor: float, *, counts: bool = True) -> Target:
+    """``target``, which was loaded as ``name``, isolated where that makes sense.
+
+    ``counts`` is False for one that never counts what it reaches.
+    """
     if not target.native or not hasattr(os, "memfd_create"):
         return target
     gpu = torch.cuda.current_device() if is_gpu(target) else None
     deadline = Deadline(floor, builds=gpu is not None)
-    return replace(target, isolation=Isolation(nursery_for(target, name), deadline, gpu))
+    nursery = nursery_for(target, name, counts=counts)
+    return replace(target, isolation=Isolation(nursery, deadline, gpu))

@@ -14,6 +14,7 @@ from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from ..targets.builtin import COVERAGE_FOLDER
 from ..targets.large import LARGE_PREFIX
 from ..targets.target import Target, TargetError
 from .zygote import MESSAGE_BYTES, Adopt, Brief, Fork, Order, Reap, Reply, decode_reply, encode
@@ -125,12 +126,16 @@ class Nursery:
         self._ready = False
 
 
-def nursery_for(target: Target, name: str) -> Nursery:
-    """The nursery of a target that was loaded as ``name``; one in this process."""
+def nursery_for(target: Target, name: str, *, counts: bool = True) -> Nursery:
+    """The nursery of a target that was loaded as ``name``; one in this process.
+
+    Its processes count what they reach where this one would, and ``counts`` says so.
+    """
     late = target.device != "cpu"
     boundless = late or target.environment or name.startswith(LARGE_PREFIX)
     brief = Brief(name, str(Path.cwd()), late, None if boundless else LARGEST_HEAP)
-    return _kept(brief, tuple(sorted(target.environment.items())))
+    counted = {COVERAGE_FOLDER: os.environ.get(COVERAGE_FOLDER, "") if counts else ""}
+    return _kept(brief, tuple(sorted((target.environment | counted).items())))
 
 
 @cache

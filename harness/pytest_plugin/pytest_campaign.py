@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -84,7 +83,10 @@ class CampaignPlan(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """What a shard has seen so far of a campaign whose target and domain are settled."""
+    """What a shard has seen so far of a campaign whose target and domain are settled.
+
+    It is left after every batch, so that nothing is lost with a worker that is killed.
+    """
 
     settings: Settings
     tally: Tally
@@ -96,7 +98,6 @@ class ShardTest:
     def __init__(self, plan: CampaignPlan, index: int) -> None:
         self._plan = plan
         self._index = index
-        self._told = 0.0
         self._settings = plan.settings
 
     def run(self) -> None:
@@ -122,11 +123,8 @@ class ShardTest:
             pytest.fail(_findings_text(tally, fresh, folder), pytrace=False)
 
     def _tell(self, tally: Tally) -> None:
-        """Leave progress for the process that shows it, at most once a second."""
-        if monotonic() - self._told >= PROGRESS_SECONDS:
-            self._told = monotonic()
-            data = msgspec.json.encode(Progress(self._settings, tally.progress()))
-            write_atomically(self._plan.folder.progress(self._index), data, durable=False)
+        data = msgspec.json.encode(Progress(self._settings, tally))
+        write_atomically(self._plan.folder.progress(self._index), data, durable=False)
 
 
 def _findings_text(tally: Tally, signatures: list[str], folder: RunFolder) -> str:
@@ -147,7 +145,7 @@ def total_progress(folder: RunFolder) -> Progress | None:
         part = msgspec.json.decode(path.read_bytes(), type=Progress)
         settings = part.settings
         if path.name not in ended:
-            whole.add(part.tally)
+            whole.add(part.tally.progress())
     for path in ended.values():
         whole.add(msgspec.json.decode(path.read_bytes(), type=Tally).progress())
     return None if settings is None else Progress(settings, whole)
@@ -156,10 +154,16 @@ def total_progress(folder: RunFolder) -> Progress | None:
 def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> tuple[list[str], bool]:
     """Sum up the shards that ran, shrink what they found; the lines to print, if any ran.
 
-    Also whether something that the ledger tolerates no longer happens.
+    Of a shard that did not end, all batches that did are counted. Also whether something that the
+    ledger tolerates no longer happens.
     """
     folder = plan.folder
-    tallies = [msgspec.json.decode(path.read_bytes(), type=Tally) for path in folder.shards()]
+    ended = {path.name: path for path in folder.shards()}
+    tallies = [msgspec.json.decode(path.read_bytes(), type=Tally) for path in ended.values()]
+    for path in folder.shards_begun():
+        if path.name not in ended:
+            tallies.append(msgspec.json.decode(path.read_bytes(), type=Progress).tally)
+            folder.forget_batch(tallies[-1].last)
     if not tallies and not folder.lost_batches():
         return [], False
     whole = Tally(interrupted=interrupted)

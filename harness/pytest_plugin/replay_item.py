@@ -16,7 +16,8 @@ from ..findings.ledger import Ledger, read_ledger
 from ..findings.quarantine import quarantine_of
 from ..findings.reproducer import Reproducer, ReproducerError, read_reproducer
 from ..isolation.loading import load_isolated, load_isolated_reference
-from ..judging.check import CaseMismatch, assert_agrees
+from ..judging.check import CaseMismatch
+from ..judging.repeats import FLAKY, judge_again
 from ..targets.builtin import BUILTIN
 from ..targets.target import Target, TargetError
 
@@ -66,15 +67,16 @@ class ReproducerItem(pytest.Item):
         ledger = Ledger() if file is None else read_ledger(file)
         if quarantine_of(None if file is None else str(file), target.name).holds(found.case):
             pytest.skip(f"the ledger quarantines it for {target.name}")
-        try:
-            assert_agrees(found.case, target, reference)
-        except CaseMismatch as mismatch:
-            signature = mismatch.verdict.signature
-            if ledger.knows(target.name, signature):
-                pytest.xfail(f"the ledger knows {signature}")
-            raise ReplayMismatch(mismatch) from None
-        if file is not None and self._is_tolerated(ledger, target.name, file.parent):
-            raise NoLongerHappens(f"{found.signature} no longer happens; {ADVICE}")
+        case, verdict = judge_again(found.signature, found.case, target, reference)
+        if verdict.agrees:
+            if file is not None and self._is_tolerated(ledger, target.name, file.parent):
+                raise NoLongerHappens(f"{found.signature} no longer happens; {ADVICE}")
+            return
+        flaky = found.signature.startswith(FLAKY)
+        signature = found.signature if flaky else verdict.signature
+        if ledger.knows(target.name, signature):
+            pytest.xfail(f"the ledger knows {signature}")
+        raise ReplayMismatch(CaseMismatch(case, verdict))
 
     def _is_tolerated(self, ledger: Ledger, target: str, folder: Path) -> bool:
         """Whether this file is the reproducer of an entry that the ledger tolerates."""

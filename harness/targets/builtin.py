@@ -88,9 +88,11 @@ def sanitized_name(target: str) -> str:
 
 
 def _emulated_target(name: str, build: Callable[[], Any], contract: Contract) -> Target:
+    from kv_canary_fuzz.kernels import counted
+
     kernels = _built(build)
     kernels.contract = contract
-    return replace(target_of(name, kernels), contract=contract)
+    return replace(target_of(name, kernels), contract=contract, leave=counted.leave_counts)
 
 
 def _cuda(contract: Contract) -> Target:

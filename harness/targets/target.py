@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -41,7 +41,8 @@ class Target:
     an interleaving, where the implementation has that. ``streams`` is what its device can do with
     launches; without it they are put eagerly. ``native`` code may end its process, and
     ``environment`` is what a process for it needs. ``fence`` (address, bytes, open parts) lets code
-    under a sanitizer touch the open parts only. ``isolation``, where there is one, runs it in other
+    under a sanitizer touch the open parts only, and ``leave`` is called before a process that ran
+    it ends by itself. ``isolation``, where there is one, runs it in other
     processes in place of the launchers.
     """
 
@@ -54,8 +55,9 @@ class Target:
     set_schedule: Callable[[int], None] | None = None
     streams: Streams | None = None
     native: bool = True
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     fence: Callable[[int, int, Iterable[tuple[int, int]]], None] | None = None
+    leave: Callable[[], None] | None = None
     isolation: Isolation | None = None
 
 

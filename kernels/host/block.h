@@ -47,6 +47,7 @@ struct Block {
     Fiber* round[LANES];
     unsigned round_length;
     unsigned round_next;
+    bool came_to_named_barrier;
     char* error;
     size_t error_bytes;
 };
@@ -100,6 +101,7 @@ inline void named_barrier(unsigned number, unsigned threads, Place place) {
     fiber.mask = number;
     fiber.source_lane = threads;
     fiber.place = place;
+    block.came_to_named_barrier = true;
     leave(fiber);
 }
 

@@ -96,8 +96,8 @@ inline bool open_barrier(bool& all_ended) {
     return true;
 }
 
-// Lets the threads through a named barrier where all that it waits for stand there. Returns false
-// where there is none to let through.
+// Lets the threads through a named barrier where as many as it waits for stand there: at once, since
+// a GPU does not wait for others that may come. Returns false where there is none to let through.
 inline bool open_named_barrier() {
     for (unsigned t = 0; t < block.threads; ++t) {
         const Fiber& first = block.fibers[t];
@@ -126,11 +126,13 @@ inline bool run_block() {
         prepare_context(fiber.context, stack_top(block.stacks, t), fiber_main);
     }
     bool all_ended = false;
+    block.came_to_named_barrier = false;
     for (;;) {
         unsigned ready = 0;
         if (Fiber* warp = pick_warp(ready)) {
             run_round(warp, ready);
-        } else if (!open_named_barrier() && !open_barrier(all_ended)) {
+            while (block.came_to_named_barrier) block.came_to_named_barrier = open_named_barrier();
+        } else if (!open_barrier(all_ended)) {
             if (!all_ended) describe_deadlock();
             return all_ended;
         }

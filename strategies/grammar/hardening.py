@@ -15,6 +15,7 @@ from ..values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, as_int64
 _STATE_KINDS = spread(("index", 4), ("slot_counter", 1), ("kernel_counter", 1))
 _INDICES = (-1, -2, -5, INT32_MIN, INT32_MAX, INT32_MAX - 1, INT32_MAX - 3)
 _COUNTERS = (INT64_MAX, INT64_MAX - 1, INT64_MAX - 4)
+_MOST_ROTATED = 1024
 _COUNTS = (-1, INT32_MIN, INT32_MAX, 65536)
 
 
@@ -40,6 +41,27 @@ def _write_offsets(draw: Draw, _: Case, step: WriteStep) -> WriteStep:
     total = step.out_cache_loc.length
     wild = (total + 1, total, 0, -1, INT64_MAX, INT64_MIN, 2**32, 2**31, 1)
     return replace(step, write_offsets=_replaced(draw, step.write_offsets, wild))
+
+
+def _write_rotated(draw: Draw, case: Case, step: WriteStep) -> WriteStep:
+    """The same requests from a later one on, then a range that goes back to the first entry."""
+    count = step.write_num_valid_reqs
+    capacity = step.write_seed_slot_indices.length
+    if not 1 < count <= capacity <= _MOST_ROTATED:
+        return _write_offsets(draw, case, step)
+    at = draw.integer(1, count - 1)
+    offsets, seeds = expand(step.write_offsets), expand(step.write_seed_slot_indices)
+    return replace(
+        step,
+        write_num_valid_reqs=count + 1,
+        write_offsets=Column(
+            values=(*offsets[at : count + 1], *offsets[: at + 1], *offsets[count + 1 :]),
+            length=capacity + 2,
+        ),
+        write_seed_slot_indices=Column(
+            values=(*seeds[at:count], -1, *seeds[:at], *seeds[count:]), length=capacity + 1
+        ),
+    )
 
 
 def _write_slots(draw: Draw, case: Case, step: WriteStep) -> WriteStep:
@@ -102,7 +124,7 @@ def _verify_nothing(_draw: Draw, _: Case, step: VerifyStep) -> VerifyStep:
 
 
 _WRITE_KINDS: tuple[Callable[[Draw, Case, WriteStep], WriteStep], ...] = spread(
-    *((_write_count, 3), (_write_offsets, 4), (_write_slots, 4)),
+    *((_write_count, 3), (_write_offsets, 4), (_write_rotated, 2), (_write_slots, 4)),
     *((_write_seeds, 3), (_write_positions, 2), (_write_nothing, 1)),
 )
 _VERIFY_KINDS: tuple[Callable[[Draw, Case, VerifyStep], VerifyStep], ...] = spread(

@@ -16,87 +16,13 @@ from ..values import (
     tokens,
 )
 from .book import Book
-from .state import VAST
+from .request_sizes import draw_request_sizes
+from .write_slots import disturb, draw_slot_order, stretch, stretched_request
 
-_SHAPES = spread(
-    *(
-        ("one", 52),
-        ("few", 60),
-        ("several", 28),
-        ("many", 9),
-        ("long", 3),
-        ("none", 4),
-        ("empty", 4),
-    )
-)
-_LARGE_SHAPES = (*_SHAPES, *spread(("many", 80), ("long", 20)))
-_LARGE = 120
-"""Slots from which sizes beside the boundaries of blocks fit in, and are sought."""
 _SEEDS = spread(
     ("anchor", 20), ("negative", 3), ("stamped", 18), ("own", 5), ("zero", 3), ("any", 8)
 )
 _EXTRA = spread((0, 8), (1, 3), (2, 2), (3, 1), (5, 1), (31, 1))
-_BOUNDARIES = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
-
-_ALIAS_STEPS = (512, 512, 256, 128, 64, 32)
-
-_STRETCH_PERCENT = 0.25
-_STRETCHED = (129, 200, 257, 258, 300, 385)
-"""Entries of a request that names its few slots over and over: long at the price of a short one."""
-
-
-def _near_boundary(draw: Draw, room: int) -> int:
-    """A size beside a warp or block boundary that fits into ``room``, or ``room`` itself."""
-    fitting = [size for size in _BOUNDARIES if size <= room]
-    return draw.choice(fitting) if fitting else room
-
-
-def _request_sizes(draw: Draw, room: int) -> list[int]:
-    """Entries of each active request; their sum is at most ``room``."""
-    shape = draw.choice(_SHAPES if room < _LARGE else _LARGE_SHAPES)
-    if shape == "one":
-        return [draw.integer(1, min(room, 12))]
-    if shape == "long":
-        return [_near_boundary(draw, min(room, 65 if draw.chance(60) else 257))]
-    if shape == "none":
-        return []
-    if shape == "empty":
-        return [0] * draw.integer(1, 3)
-    if shape == "few":
-        sizes = draw.integers(draw.integer(2, 4), 0, 5)
-    elif shape == "several":
-        sizes = draw.integers(draw.integer(4, 9), 0, 3)
-    elif room >= 31 and draw.chance(60):
-        sizes = [1] * _near_boundary(draw, room)
-    else:
-        count = draw.choice(_BOUNDARIES) if draw.chance(40) else draw.integer(10, 30)
-        sizes = [int(size == 0) for size in draw.integers(count, 0, max(1, 2 * count // room))]
-    for r, size in enumerate(sizes):
-        sizes[r] = size = min(size, room)
-        room -= size
-    return sizes
-
-
-def _slot_order(draw: Draw, book: Book, count: int) -> list[int]:
-    """``count`` different slots, most often ones that no earlier step stamped."""
-    last = book.state.num_slots - 1
-    if last >= VAST[0] - 1 and draw.chance(60):
-        return _aliases(draw, last)[:count]
-    if draw.chance(25) and count < last:
-        start = draw.integer(1, last + 1 - count)
-        return list(range(start, start + count))
-    if book.stamps and draw.chance(75):
-        order = draw.distinct(last + 1, 0, last)
-        order.sort(key=book.stamps.__contains__)
-        return order[:count]
-    return draw.distinct(count, 0, last)
-
-
-def _aliases(draw: Draw, last: int) -> list[int]:
-    """All slots in an order in which those that share their low bits are neighbours."""
-    step = draw.choice(_ALIAS_STEPS)
-    bases = draw.distinct(step, 0, step - 1)
-    return [slot for base in bases for slot in range(base, last + 1, step)]
 
 
 def _draw_seed(draw: Draw, book: Book, own: list[int], written: set[int], asserting: bool) -> int:
@@ -135,17 +61,6 @@ def _draw_positions(draw: Draw, count: int, previous: int | None) -> list[int]:
     return positions
 
 
-def _disturb(draw: Draw, slots: list[int], skips: bool, duplicates: bool) -> list[int]:
-    """One request's slots with some entries skipped or aimed at an earlier slot again."""
-    slots = list(slots)
-    if duplicates and len(slots) > 1:
-        target = draw.integer(1, len(slots) - 1)
-        slots[target] = slots[draw.integer(0, target - 1)]
-    if skips:
-        slots = [draw.choice(NEGATIVES) if draw.chance(30) else slot for slot in slots]
-    return slots
-
-
 def _expected(draw: Draw, actual: list[int], length: int, fill: int) -> Column:
     """What an input assert compares with: the same, but for a few entries."""
     values = list(actual)
@@ -160,8 +75,8 @@ class _Launch:
     """The columns of one write launch while its requests are drawn."""
 
     def __init__(self, draw: Draw, book: Book, asserting: bool) -> None:
-        sizes = _request_sizes(draw, book.state.num_slots)
-        self.order = _slot_order(draw, book, sum(sizes))
+        sizes = draw_request_sizes(draw, book.state.num_slots)
+        self.order = draw_slot_order(draw, book, sum(sizes))
         lead = draw.integer(1, 3) if draw.chance(10) else 0
         self.offsets = [lead]
         self.seeds: list[int] = []
@@ -169,20 +84,20 @@ class _Launch:
         self.positions = draw.integers(lead, 0, 99)
         skips, duplicates = draw.chance(25), draw.chance(15)
         written, taken = set(self.order), 0
-        stretched = draw.chance(_STRETCH_PERCENT)
-        for size in sizes:
+        stretched = stretched_request(draw, sizes, book.state.num_slots)
+        for r, size in enumerate(sizes):
             own = self.order[taken : taken + size]
             taken += size
-            if stretched and own:
-                size, stretched = draw.choice(_STRETCHED), False
-                own = [own[i] for i in draw.integers(size, 0, len(own) - 1)]
+            if r == stretched:
+                own = stretch(draw, own, len(sizes))
+                size = len(own)
             seed = _draw_seed(draw, book, own, written, asserting)
             self.seeds.append(seed)
             self.offsets.append(self.offsets[-1] + size)
             if own:
                 stamp = book.stamps.get(seed)
                 self.positions += _draw_positions(draw, size, stamp[1] if stamp else None)
-                self.slots += _disturb(draw, own, skips, duplicates)
+                self.slots += disturb(draw, own, skips, duplicates)
         self.tokens = tokens(draw, len(self.slots))
         if not asserting and self.positions and draw.chance(4):
             self.positions[draw.integer(0, len(self.positions) - 1)] = INT64_MAX

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..case import Case, VerifyStep, WriteStep
 from ..content import Content
+from ..values import as_int64
 from .contents import put_word
 from .cuts import cut_requests, cut_sources, map_column, replace_step
 from .layout import plain_source
@@ -54,9 +55,10 @@ def read_place(case: Case, place: Place) -> int:
 
 
 def put_place(case: Case, place: Place, number: int) -> Case:
+    """The case with another number at a place; a word takes the low 64 bits, as a schedule has."""
     if isinstance(place, Site):
         return put(case, {place: number})
-    return put_word(case, *place, number)
+    return put_word(case, *place, as_int64(number))
 
 
 def neutral(place: Place) -> int:

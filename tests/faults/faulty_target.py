@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 from kv_canary_fuzz.reference import scalar_model
 
 FAULTS = (
-    *("segfault", "bus error", "abort", "spin", "sleep", "status", "exit", "allocate", "tensor"),
-    *("killed", "close", "cuda", "poison", "poisoned", "stray"),
+    *(
+        "sometimes",
+        "segfault",
+        "bus error",
+        "abort",
+        "spin",
+        "sleep",
+        "status",
+        "exit",
+        "allocate",
+        "tensor",
+    ),
+    *("killed", "cuda", "miscount", "rarely"),
 )
 TOKENS = {name: 1001 + number for number, name in enumerate(FAULTS)}
 """The token of a write's first entry that asks for a fault."""
@@ -24,21 +35,22 @@ SIGNALS = {
     "abort": signal.SIGABRT,
     "killed": signal.SIGKILL,
 }
-FAR = 1 << 12
-poisoned = False
+OFTEN = {"miscount": 1, "sometimes": 3, "rarely": 64}
+"""Which of the launches with such a fault in one process count one slot too many."""
+
+met = Counter[str]()
 
 launch_canary_verify_kernel = scalar_model.launch_canary_verify_kernel
 
 
 def launch_canary_write_kernel(**arguments: Any) -> None:
     token = int(arguments["input_ids"][0])
+    scalar_model.launch_canary_write_kernel(**arguments)
     if token > 1000:
         misbehave(FAULTS[token - 1001], arguments)
-    scalar_model.launch_canary_write_kernel(**arguments)
 
 
 def misbehave(fault: str, arguments: dict[str, Any]) -> None:
-    global poisoned
     if fault in SIGNALS:
         print(f"about to die: {fault}", file=sys.stderr, flush=True)
         os.kill(os.getpid(), SIGNALS[fault])
@@ -57,11 +69,7 @@ def misbehave(fault: str, arguments: dict[str, Any]) -> None:
         arguments["input_ids"].new_empty(1 << 40)
     elif fault == "cuda":
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
-    elif fault == "close":
-        os.closerange(3, 64)
-    elif fault == "poison":
-        poisoned = True
-    elif fault == "poisoned" and poisoned:
-        ctypes.string_at(0)
-    elif fault == "stray":
-        ctypes.memset(arguments["context"].canary_buf.data_ptr() + FAR, 0, 64)
+    elif fault in OFTEN:
+        met[fault] += 1
+        if met[fault] % OFTEN[fault] == 0:
+            arguments["context"].slot_run_counter.add_(1)

@@ -41,6 +41,7 @@ BUG = """\
 
 SHORT = (
     (re.compile(r"--(kv-)?seconds \d+"), r"--\1seconds 1"),
+    (re.compile(r"--cases \d{3,}"), "--cases 300"),
     (re.compile(r"^kv-canary-fuzz bench.*"), "kv-canary-fuzz bench --batches 2"),
     (re.compile(r"^make fuzz.*"), r"\g<0> SECONDS=1"),
     (re.compile(r"^make (test|bench|lint)"), r"make -n \1"),

@@ -27,6 +27,7 @@ from kv_canary_fuzz.strategies.simplify.history import absorbed
 from kv_canary_fuzz.strategies.simplify.order import complexity
 from kv_canary_fuzz.strategies.simplify.problem import descend, least, remove, spans_of
 from kv_canary_fuzz.strategies.simplify.relabel import forget_slots, relabel
+from kv_canary_fuzz.strategies.simplify.trades import put_place, read_place
 from kv_canary_fuzz.strategies.simplify.words import patched_words, read_words, with_words
 
 
@@ -203,6 +204,13 @@ def test_order_is_total_and_prefers_plain() -> None:
     keys = [complexity(case) for case in (plain, *harder)]
     assert keys == sorted(keys)
     assert len(set(map(repr, keys))) == len(keys)
+
+
+def test_a_word_takes_a_number_past_63_bits() -> None:
+    case = replace(Case(num_slots=2), schedule=2**64 - 3)
+    moved = put_place(case, ("canary_buf", 1), case.schedule)
+    assert read_place(moved, ("canary_buf", 1)) == -3
+    assert put_place(moved, ("canary_buf", 1), 0) == case
 
 
 def test_only_equal_cases_tie() -> None:
