@@ -45,7 +45,8 @@ from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.repeats import FLAKY, judge_again
-from .targets.builtin import BUILTIN, load_other, load_target, sanitized_name, sglang_names
+from .targets.builtin import BUILTIN, load_other, load_target, sanitized_name
+from .targets.sglang_targets import sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2

@@ -10,7 +10,7 @@ import torch
 from kv_canary_fuzz.strategies.case import Case
 
 from ..campaign.settings import Settings
-from ..targets.builtin import SGLANG, SGLANG_REFERENCE
+from ..targets.sglang_targets import SGLANG, SGLANG_REFERENCE
 from .reproducer import Reproducer
 
 
