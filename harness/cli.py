@@ -38,6 +38,7 @@ from .campaign.run_folder import RunFolder
 from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
+from .conformance.conformance import conformance
 from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
@@ -45,7 +46,8 @@ from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.repeats import FLAKY, judge_again
-from .targets.builtin import BUILTIN, load_other, load_target, sanitized_name, sglang_names
+from .targets.builtin import BUILTIN, load_other, load_target, sanitized_name
+from .targets.sglang_targets import sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
@@ -127,7 +129,10 @@ def run(
         bool, typer.Option("--verbose", "-v", help="A line as a finding is found and written.")
     ] = False,
 ) -> None:
-    """Fuzz a target; exit status 1 where something was found that the ledger does not know."""
+    """Fuzz a target; exit status 1 where something was found that the ledger does not know.
+
+    The same where what the ledger tolerates no longer happens.
+    """
     settings = settings_for(
         profile,
         target=sanitized_name(target) if sanitize else target,
@@ -148,7 +153,7 @@ def run(
     folder = out or default_folder(settings.seed)
     workers = workers or usual_workers(settings.target)
     summary = run_campaign(settings, folder, workers, Console(), verbose=verbose)
-    raise typer.Exit(1 if summary.failing else 0)
+    raise typer.Exit(1 if summary.fails else 0)
 
 
 @app.command()
@@ -222,6 +227,21 @@ def bench(
     if chosen.native and chosen.isolation is None:
         rounds, workers = max(1, batches // 6), usable_cores()
         typer.echo(isolation_cost(chosen.name, seed=seed, rounds=rounds, workers=workers))
+
+
+@app.command("conformance")
+def check_conformance(
+    module: Annotated[str, typer.Argument(help="A module's dotted name, or any other target.")],
+) -> None:
+    """Check a target against the contract, and say what is missing; exit status 1 where it is."""
+    missing = 0
+    for check in conformance(module):
+        typer.echo(f"{check.state:<12} {check.name}")
+        for line in check.lines:
+            typer.echo(f"{'':<12}   {line}")
+        missing += check.state == "missing"
+    typer.echo(f"{missing} of the checks failed" if missing else f"{module} conforms")
+    raise typer.Exit(1 if missing else 0)
 
 
 @app.command()

@@ -21,6 +21,9 @@ from .building import (
 )
 from .types import RealKvSource, VerifyLaunch, VerifyOrWriteContext, WriteLaunch
 
+GOLDEN = Path(__file__).parent / "sglang-0.5.23.json.gz"
+"""The committed vectors: 160 launches, computed by the torch reference of sglang 0.5.23."""
+
 
 @dataclass(frozen=True)
 class CanaryState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kv_canary_fuzz.harness.campaign.summary import Finding, Summary
+from kv_canary_fuzz.harness.campaign.summary import Finding, LedgerNote, Summary
 
 from .coverage_text import bounds_line, pairs_line
 from .source_text import source_lines
@@ -48,10 +48,17 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
             lines += _finding_lines(finding)
     elif summary.bounds is not None:
         lines.append(f"no findings; {bounds_line(summary)}")
-    lines += [
-        f"{note.outcome}: {note.signature}" for note in summary.ledger if note.outcome != "met"
-    ]
+    lines += [_note_line(note) for note in summary.ledger if note.outcome != "met"]
+    if summary.quarantined:
+        lines.append(f"{summary.quarantined:,} cases not launched: the ledger quarantines them")
     return [*lines, f"report: {folder}/report.html", f"run folder: {folder}"]
+
+
+def _note_line(note: LedgerNote) -> str:
+    line = f"{note.outcome}: {note.signature}"
+    if note.outcome == "fixed":
+        return f"{line}, which the ledger tolerates; kv-canary-fuzz ledger update RUN marks it"
+    return line
 
 
 def _names(names: Sequence[str]) -> str:

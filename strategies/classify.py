@@ -71,7 +71,7 @@ def _write_out_of_bounds(case: Case, step: WriteStep) -> bool:
     offsets = occurring(step.write_offsets, active + 1)
     if offsets[0] < 0 or offsets[-1] > total or not ascending(offsets):
         return True
-    used = head(step.out_cache_loc, offsets[-1])[offsets[0] :]
+    used = head(step.out_cache_loc, offsets[-1])
     seeds = occurring(step.write_seed_slot_indices, active)
     return max(used, default=0) >= case.num_slots or max(seeds, default=0) >= case.num_slots
 

@@ -23,10 +23,11 @@ from ..findings.shrinker import shrink
 from ..findings.standing import ledger_notes, standing_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
+from ..judging.plainest import plainest
 from ..judging.repeats import FLAKY, judge_again, rate_text
-from ..judging.verdict import Verdict, lines_of
+from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.builtin import load_other
-from ..targets.target import Target, TargetError
+from ..targets.target import CLAIMABLE, Target, TargetError
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .confidence import Bounds, failure_bounds
@@ -101,7 +102,8 @@ def finish(
         ledger=notes,
         corpus=_grow_corpus(settings, source, tally, tell),
         source=read_source_coverage(folder.source_counts) if settings.coverage else None,
-        versions=versions(),
+        versions=versions(target.name),
+        quarantined=tally.quarantined,
         lost=tuple(CaseRange(batch.first, batch.count) for batch in lost),
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
@@ -158,6 +160,8 @@ def _finding(
     """Shrink the first case of ``signature`` and write it; an unsteady one is kept as it is."""
     sighting = tally.findings[signature]
     case = source.at(sighting.first_index)
+    if target.domains != CLAIMABLE and not signature.startswith((UNSTEADY, FLAKY)):
+        case, _ = plainest(case, judge(case, target, reference), target, reference)
     original = describe(settings, case, sighting.first_index, signature, ())
     if sighting.first_index < 0:
         original = replace(original, note=f"from the corpus {settings.corpus}")

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from ..atomic_file import write_atomically
 from ..findings.ledger import read_ledger
 from ..isolation.loading import FLOOR_SECONDS
-from ..targets.builtin import countable_target, sglang_names
+from ..targets.builtin import countable_target
+from ..targets.sglang_targets import sglang_names
 from .corpus import read_corpus
 from .run_folder import RunFolder
 from .settings import DomainName, Settings

@@ -12,7 +12,9 @@ from kv_canary_fuzz.strategies.case import Case
 from ..execution.fuzzer import Fuzzer
 from ..execution.outcome import CRASH, Death
 from ..findings.provenance import describe
+from ..findings.quarantine import quarantine_of
 from ..isolation.loading import load_isolated, load_isolated_reference
+from ..judging.plainest import plainest
 from ..judging.repeats import FLAKY, REPEATS
 from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.target import Target
@@ -48,6 +50,7 @@ def run_batches(
     fuzzer = Fuzzer(target, reference)
     source = CaseSource(settings, folder)
     coverage = Coverage()
+    quarantine = quarantine_of(settings.ledger, target.name)
     tally = Tally(paces=[Pace()])
     started = monotonic()
     for batch in batches:
@@ -56,23 +59,26 @@ def run_batches(
         fuzzer.prepare()
         folder.mark_in_flight(InFlight(batch.start, len(batch)))
         cases = [source.at(index) for index in batch]
+        kept = quarantine.launched(cases)
+        cases, indices = [cases[k] for k in kept], [batch[k] for k in kept]
         failing, deaths = fuzzer.failing(cases), fuzzer.deaths
         for position in failing:
-            case, index = cases[position], batch[position]
+            case, index = cases[position], indices[position]
             death = deaths.get(position)
             if death is not None and death.signature in tally.findings:
                 tally.sight(death.signature, index)
                 continue
             sure = {name for name, seen in tally.findings.items() if seen.count >= SURE}
-            signature, verdict = diagnosis(case, death, fuzzer, target, reference, sure)
+            signature, verdict, plain = diagnosis(case, death, fuzzer, target, reference, sure)
             if signature not in tally.findings:
-                folder.record(describe(settings, case, index, signature, lines_of(verdict)))
+                folder.record(describe(settings, plain, index, signature, lines_of(verdict)))
             tally.sight(signature, index)
-        tally.cases += len(batch)
-        cover(tally, coverage, cases, batch)
+        tally.cases += len(cases)
+        tally.quarantined += len(batch) - len(cases)
+        cover(tally, coverage, cases, indices)
         tally.last = batch.start
         tally.seconds = monotonic() - started
-        tally.paces[0].add(len(batch), time())
+        tally.paces[0].add(len(cases), time())
         report(tally)
     fuzzer.close()
     folder.clear_in_flight()
@@ -87,7 +93,7 @@ def shard_batches(settings: Settings, shard: Shard) -> Iterator[range]:
         number += shard.of
 
 
-def cover(tally: Tally, coverage: Coverage, cases: Sequence[Case], batch: range) -> None:
+def cover(tally: Tally, coverage: Coverage, cases: Sequence[Case], batch: Sequence[int]) -> None:
     """Count the features of a batch, and keep the indices of cases that met a new pair."""
     counts, new = coverage.add(cases)
     tally.count_features(counts)
@@ -107,22 +113,25 @@ def diagnosis(
     target: Target,
     reference: Target | None,
     sure: Collection[str] = (),
-) -> tuple[str, Verdict]:
+) -> tuple[str, Verdict, Case]:
     """The signature of a case that differed in a batch, and a verdict on it, which may agree.
+
+    With them the case to keep: its plainest form where it fails every time.
 
     It is judged alone, and run again and again, as it is, under its own schedule: what fails every
     time has the verdict's signature, what fails sometimes is flaky. A case that died alone, in the
     batch and when it was judged, is not run any more, nor is one with a signature of ``sure``.
     """
     verdict = judge(case, target, reference)
-    if verdict.signature.startswith(CRASH) or verdict.signature in sure:
-        return verdict.signature, verdict
+    plain_case, plain = plainest(case, verdict, target, reference)
+    if verdict.signature.startswith(CRASH) or plain.signature in sure:
+        return plain.signature, plain, plain_case
     failing = fuzzer.failing([case] * REPEATS)
     if not verdict.agrees and len(failing) == REPEATS:
-        return verdict.signature, verdict
+        return plain.signature, plain, plain_case
     for _ in failing:
         if verdict.agrees:
             verdict = judge(case, target, reference)
     if not verdict.agrees:
-        return FLAKY + verdict.signature, verdict
-    return f"{UNSTEADY}: {death.signature}" if death else UNSTEADY, verdict
+        return FLAKY + verdict.signature, verdict, case
+    return f"{UNSTEADY}: {death.signature}" if death else UNSTEADY, verdict, case

@@ -109,13 +109,13 @@ class CaseRange(Struct, frozen=True):
 class Summary(Struct, frozen=True, kw_only=True):
     """A campaign from its settings to its findings: all that the report shows.
 
-    ``source`` is there where coverage was asked for.
-    ``target`` is the one that ran, where the settings say ``auto``, and ``device`` is where its
-    tensors were. ``never_met`` names features of the domain that no case had, ``never_together``
-    those that others were never with, each pair once. ``bounds`` says how rarely cases fail, where
-    nothing was found, and counts generated cases alone. ``lost`` has what worker processes were
-    running when they were killed, which was run again. ``interrupted`` says
-    that it ended before it was done.
+    ``source`` is there where coverage was asked for. ``target`` is the one that ran, where the
+    settings say ``auto``, and ``device`` is where its tensors were. ``quarantined`` counts cases
+    that the ledger kept from it. ``never_met`` names features of the domain that no case had,
+    ``never_together`` those that others were never with, each pair once. ``bounds`` says how rarely
+    cases fail, where nothing was found, and counts generated cases alone. ``lost`` has what worker
+    processes were running when they were killed, which was run again. ``interrupted`` says that it
+    ended before it was done.
     """
 
     format: Literal["kv-canary-fuzz run"] = FORMAT
@@ -136,6 +136,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     lost: tuple[CaseRange, ...] = ()
     interrupted: bool = False
+    quarantined: int = 0
     timing: Timing
 
     @property
@@ -147,6 +148,16 @@ class Summary(Struct, frozen=True, kw_only=True):
     def failing(self) -> tuple[Finding, ...]:
         """The findings that the run fails for."""
         return tuple(finding for finding in self.findings if finding.fails)
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """The signatures that the ledger tolerates and that no longer happen: the run fails too."""
+        return tuple(note.signature for note in self.ledger if note.outcome == "fixed")
+
+    @property
+    def fails(self) -> bool:
+        """Whether something happened that the ledger does not expect, or the other way round."""
+        return bool(self.failing or self.gone)
 
 
 def write_summary(path: Path, summary: Summary) -> None:

@@ -52,6 +52,7 @@ class Tally(Struct):
     ``pairs`` is a packed `coverage.Pairs`, ``reached`` holds the indices of cases that first met
     a pair of features in their process, ``paces`` has one entry for each process. ``last`` is the
     first case of the last batch that is counted. ``interrupted`` says that a person ended it.
+    ``quarantined`` counts the cases that were not launched.
     """
 
     cases: int = 0
@@ -63,6 +64,7 @@ class Tally(Struct):
     paces: list[Pace] = field(default_factory=list)
     last: int | None = None
     interrupted: bool = False
+    quarantined: int = 0
 
     def sight(self, signature: str, index: int, count: int = 1) -> None:
         known = self.findings.get(signature)
@@ -86,6 +88,7 @@ class Tally(Struct):
         self.reached += other.reached
         self.paces += other.paces
         self.interrupted |= other.interrupted
+        self.quarantined += other.quarantined
 
     def progress(self) -> Tally:
         """What a reader of progress needs: the counts alone."""

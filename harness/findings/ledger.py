@@ -14,12 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from ..atomic_file import write_atomically
+from ..judging.verdict import WHERE
 
 State = Literal["tolerated", "quarantined", "fixed"]
 
 HEADER = (
     "# Findings that are known. `kv-canary-fuzz ledger update RUN` adds what a run found anew and\n"
-    "# marks what no longer happens. state: tolerated, quarantined (never launched) or fixed.\n"
+    "# marks what no longer happens. state: tolerated (a run fails the day it no longer happens),\n"
+    "# quarantined (never launched) or fixed.\n"
 )
 
 
@@ -34,7 +36,8 @@ class LedgerEntry(
 
     ``reproducer`` is a path from the ledger's folder. ``since`` and ``until`` are the dates when
     it was found and when it was seen to be fixed. ``what`` says what happens, ``version`` in which
-    version of the target, ``link`` where it is discussed.
+    version of the target, ``link`` where it is discussed. Where it is quarantined, ``where`` may
+    name the circumstances (see `strategies.circumstances`) that cases must not have together.
     """
 
     signature: str
@@ -47,6 +50,7 @@ class LedgerEntry(
     link: str = ""
     since: str = ""
     until: str = ""
+    where: tuple[str, ...] = ()
 
 
 class Ledger(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,9 +66,20 @@ class Ledger(Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def knows(self, target: str, signature: str) -> bool:
-        """Whether the finding is expected; one that was fixed and comes back is not."""
+        """Whether the finding is expected; one that was fixed and comes back is not.
+
+        A finding that takes several circumstances is, where one of them alone has an entry.
+        """
         entry = self.entry(target, signature)
-        return entry is not None and entry.state != "fixed"
+        if entry is not None:
+            return entry.state != "fixed"
+        needed = where_of(signature)
+        alone = {
+            where_of(known.signature)
+            for known in self.findings
+            if known.target == target and known.state != "fixed"
+        }
+        return len(needed) > 1 and any((name,) in alone for name in needed)
 
     def with_entry(self, entry: LedgerEntry) -> Ledger:
         """The ledger with ``entry`` in place of the one with its target and signature, or last."""
@@ -74,6 +89,12 @@ class Ledger(Struct, frozen=True, forbid_unknown_fields=True):
             return Ledger((*self.findings, entry))
         position = others.index(key)
         return Ledger((*self.findings[:position], entry, *self.findings[position + 1 :]))
+
+
+def where_of(signature: str) -> tuple[str, ...]:
+    """The circumstances that a signature names."""
+    _, _, named = signature.partition(WHERE)
+    return tuple(named.split(" and ")) if named else ()
 
 
 def read_ledger(path: Path) -> Ledger:

@@ -10,6 +10,7 @@ import torch
 from kv_canary_fuzz.strategies.case import Case
 
 from ..campaign.settings import Settings
+from ..targets.sglang_targets import SGLANG, SGLANG_REFERENCE
 from .reproducer import Reproducer
 
 
@@ -28,14 +29,17 @@ def describe(
         mismatches=lines,
         seed=settings.seed,
         index=max(index, -1),
-        versions=versions(),
+        versions=versions(settings.target),
     )
 
 
-def versions() -> dict[str, str]:
-    """The versions that a result depends on."""
-    return {
+def versions(target: str) -> dict[str, str]:
+    """The versions that a result about a target depends on."""
+    found = {
         "kv-canary-fuzz": version("kv-canary-fuzz"),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
     }
+    if target in (SGLANG, SGLANG_REFERENCE):
+        found["sglang"] = version("sglang")
+    return found

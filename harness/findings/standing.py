@@ -12,9 +12,10 @@ from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.classify import classify
 
 from ..campaign.run_folder import CASE_SUFFIX, slug
+from ..campaign.shard import UNSTEADY
 from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
 from ..execution.outcome import CRASH
-from ..judging.repeats import judge_again
+from ..judging.repeats import FLAKY, judge_again
 from ..targets.target import Target
 from .ledger import Ledger, LedgerEntry, read_ledger, write_ledger
 from .reproducer import read_reproducer, write_reproducer
@@ -25,10 +26,11 @@ REPRODUCERS = "reproducers"
 
 def standing_of(ledger: Ledger, target: Target, signature: str, case: Case) -> Standing:
     """How a finding stands whose smallest case is ``case``."""
-    entry = ledger.entry(target.name, signature)
-    if entry is None:
-        return "new" if classify(case) in target.domains else "undefined"
-    return "back" if entry.state == "fixed" else "known"
+    if ledger.knows(target.name, signature):
+        return "known"
+    if ledger.entry(target.name, signature) is not None:
+        return "back"
+    return "new" if classify(case) in target.domains else "undefined"
 
 
 def ledger_notes(
@@ -48,13 +50,15 @@ def ledger_notes(
 def _try_again(
     folder: Path, entry: LedgerEntry, target: Target, reference: Target | None
 ) -> Outcome:
-    """Replay an entry's reproducer. What kills a process is not tried."""
-    deadly = entry.signature.startswith(CRASH)
-    if deadly or entry.state == "quarantined" or not entry.reproducer:
+    """Replay an entry's reproducer, but not what kills a process or shows in batches alone."""
+    alone = not entry.signature.startswith((CRASH, UNSTEADY))
+    if not alone or entry.state == "quarantined" or not entry.reproducer:
         return "not tried"
     found = read_reproducer(folder / entry.reproducer)
     _, verdict = judge_again(found.signature, found.case, target, reference)
-    return "fixed" if verdict.agrees else "still there"
+    flaky = entry.signature.startswith(FLAKY)
+    same = not verdict.agrees if flaky else verdict.signature == entry.signature
+    return "still there" if same else "fixed"
 
 
 def update_ledger(path: Path, summary: Summary, today: date) -> list[str]:
@@ -91,7 +95,7 @@ def _entry(
         target=summary.target,
         title=headline,
         what=finding.lines[0] if finding.lines else "",
-        version=summary.versions.get("kv-canary-fuzz", ""),
+        version=summary.versions.get("sglang", summary.versions.get("kv-canary-fuzz", "")),
         reproducer=kept,
         since=str(today),
     )

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from kv_canary_fuzz.reference import RELEASED, Contract
 from kv_canary_fuzz.strategies.case import Case, Step
+from kv_canary_fuzz.strategies.circumstances import circumstances
+from kv_canary_fuzz.strategies.classify import classify
 from kv_canary_fuzz.strategies.knowledge.expected import expected_bits
 
 from ..execution.arena import Bytes, allocate, fill, lay_out_batch
@@ -25,13 +27,18 @@ from .expectation import expectation_mismatch
 from .mismatch import Mismatch, Rank, first_cause, step_kind
 from .own_rows import SPARE_ROWS, own_rows, with_room
 
+WHERE = ", where "
+"""Between what differs and the circumstances, in a signature."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The first step after which two outcomes differ, and every difference there.
 
     ``expected`` and ``found`` are the arenas after that step. ``step`` is -1 and ``mismatches``
-    empty where the two agree.
+    empty where the two agree. ``circumstances`` are the open or illegal inputs up to that step
+    where the target does not claim them (see `strategies.circumstances`); they are part of the
+    signature.
     """
 
     step: int
@@ -40,6 +47,12 @@ class Verdict:
     layout: Layout
     expected: Bytes
     found: Bytes
+    circumstances: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The signature without the circumstances."""
+        return self.signature.partition(WHERE)[0]
 
     @property
     def agrees(self) -> bool:
@@ -121,7 +134,7 @@ def judge(case: Case, target: Target, reference: Target | None = None) -> Verdic
     lost = [m if m.line() in known else _with_room(m, seen.step) for m in rows]
     rest = [mismatch for mismatch in verdict.mismatches if mismatch.rank is not Rank.ROW]
     ordered = tuple(first_cause([*lost, *rest]))
-    signature = signature_of(case.steps[seen.step], ordered[0])
+    signature = signature_of(case.steps[seen.step], ordered[0], verdict.circumstances)
     return dataclasses.replace(verdict, mismatches=ordered, signature=signature)
 
 
@@ -153,22 +166,35 @@ def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdic
         if found:
             break
     ordered = tuple(first_cause(found))
+    open_inputs = unclaimed(case, number, target) if found else ()
     verdict = Verdict(
         step=number if found else -1,
         mismatches=ordered,
-        signature=signature_of(case.steps[number], ordered[0]) if found else "",
+        signature=signature_of(case.steps[number], ordered[0], open_inputs) if found else "",
         layout=layout,
         expected=left.bytes(),
         found=right.bytes(),
+        circumstances=open_inputs,
     )
     return verdict, sum(len(rows) for _, rows in produced)
 
 
-def signature_of(step: Step, cause: Mismatch) -> str:
-    """What two findings of the same bug share: the step's kind and the first cause's kind."""
-    if cause.kind.startswith(CRASH):
-        return cause.kind
-    return f"{step_kind(step)}: {cause.kind}"
+def unclaimed(case: Case, step: int, target: Target) -> tuple[str, ...]:
+    """The circumstances up to a step, where they take the case out of what the target claims."""
+    return () if classify(case) in target.domains else circumstances(case, step)
+
+
+def signature_of(step: Step, cause: Mismatch, open_inputs: tuple[str, ...]) -> str:
+    """What two findings of the same bug share: the step's kind and the first cause's kind.
+
+    Where there are circumstances that the target does not claim to handle, they tell bugs apart,
+    and of stamps and rows the region alone: what stands in it then is as it happens.
+    """
+    kind = cause.kind
+    if open_inputs and cause.rank in (Rank.STAMP, Rank.ROW):
+        kind = kind.partition(".")[0].partition(" ")[0]
+    where = WHERE + " and ".join(open_inputs) if open_inputs else ""
+    return f"{kind}{where}" if kind.startswith(CRASH) else f"{step_kind(step)}: {kind}{where}"
 
 
 Ending = Raised | Death | None

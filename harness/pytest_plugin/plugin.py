@@ -192,11 +192,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     watch.stop()
     interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-    config.stash[SUMMARY] = finish_plan(
+    lines, gone = finish_plan(
         config.stash[PLAN],
         lambda line: _say(config, line) if _verbose(config) else None,
         interrupted=interrupted,
     )
+    config.stash[SUMMARY] = lines
+    if gone and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _verbose(config: pytest.Config) -> bool:

@@ -158,10 +158,11 @@ def total_progress(folder: RunFolder) -> Progress | None:
     return None if settings is None else Progress(settings, whole)
 
 
-def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> list[str]:
+def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> tuple[list[str], bool]:
     """Sum up the shards that ran, shrink what they found; the lines to print, if any ran.
 
-    Of a shard that did not end, all batches that did are counted.
+    Of a shard that did not end, all batches that did are counted. Also whether something that the
+    ledger tolerates no longer happens.
     """
     folder = plan.folder
     ended = {path.name: path for path in folder.shards()}
@@ -171,10 +172,10 @@ def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> list[st
             tallies.append(msgspec.json.decode(path.read_bytes(), type=Progress).tally)
             folder.forget_batch(tallies[-1].last)
     if not tallies and not folder.lost_batches():
-        return []
+        return [], False
     whole = Tally(interrupted=interrupted)
     for tally in tallies:
         whole.add(tally)
     summary = finish(settled(plan.settings), folder, whole, tell=tell)
     publish(folder, summary)
-    return summary_lines(summary, plan.root)
+    return summary_lines(summary, plan.root), bool(summary.gone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,19 @@ from rich.console import Console
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from ..findings.ledger import Ledger, read_ledger
+from ..findings.quarantine import quarantine_of
 from ..findings.reproducer import Reproducer, ReproducerError, read_reproducer
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.check import CaseMismatch
 from ..judging.repeats import FLAKY, judge_again
+from ..targets.builtin import BUILTIN
+from ..targets.target import Target, TargetError
+
+ADVICE = "set its state in the ledger to fixed, or run kv-canary-fuzz ledger update RUN"
+
+
+class NoLongerHappens(Exception):
+    """The ledger tolerates what the file shows, and it does not show it any more."""
 
 
 class ReplayMismatch(Exception):
@@ -40,7 +50,9 @@ class ReproducerFile(pytest.File):
 class ReproducerItem(pytest.Item):
     """Runs the file's case on the target of ``--kv-target``, else on the one the file names.
 
-    A difference that ``--kv-ledger`` knows is an expected failure.
+    A difference that ``--kv-ledger`` knows is an expected failure. What the ledger quarantines is
+    not launched; the reproducer of an entry that it tolerates fails when it no longer shows that.
+    Skipped where the file names a built-in target that this machine cannot run.
     """
 
     def __init__(self, *, reproducer: Reproducer, **keywords: Any) -> None:
@@ -49,22 +61,43 @@ class ReproducerItem(pytest.Item):
 
     def runtest(self) -> None:
         found, deadline = self._reproducer, self.config.option.kv_deadline
-        target = load_isolated(self.config.option.kv_target or found.target, deadline)
+        target = self._target()
         reference = load_isolated_reference(found.reference, target.contract, deadline)
+        file = self.config.option.kv_ledger
+        ledger = Ledger() if file is None else read_ledger(file)
+        if quarantine_of(None if file is None else str(file), target.name).holds(found.case):
+            pytest.skip(f"the ledger quarantines it for {target.name}")
         case, verdict = judge_again(found.signature, found.case, target, reference)
         if verdict.agrees:
+            if file is not None and self._is_tolerated(ledger, target.name, file.parent):
+                raise NoLongerHappens(f"{found.signature} no longer happens; {ADVICE}")
             return
         flaky = found.signature.startswith(FLAKY)
         signature = found.signature if flaky else verdict.signature
-        if self._ledger().knows(target.name, signature):
+        if ledger.knows(target.name, signature):
             pytest.xfail(f"the ledger knows {signature}")
         raise ReplayMismatch(CaseMismatch(case, verdict))
 
-    def _ledger(self) -> Ledger:
-        path = self.config.option.kv_ledger
-        return Ledger() if path is None else read_ledger(path)
+    def _is_tolerated(self, ledger: Ledger, target: str, folder: Path) -> bool:
+        """Whether this file is the reproducer of an entry that the ledger tolerates."""
+        entry = ledger.entry(target, self._reproducer.signature)
+        if entry is None or entry.state != "tolerated" or not entry.reproducer:
+            return False
+        return (folder / entry.reproducer).resolve() == self.path.resolve()
+
+    def _target(self) -> Target:
+        asked = self.config.option.kv_target
+        try:
+            deadline = self.config.option.kv_deadline
+            return load_isolated(asked or self._reproducer.target, deadline)
+        except TargetError as error:
+            if asked or self._reproducer.target not in BUILTIN:
+                raise
+            pytest.skip(str(error))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, NoLongerHappens):
+            return str(excinfo.value)
         if not isinstance(excinfo.value, ReplayMismatch):
             return super().repr_failure(excinfo, style)
         mismatch = excinfo.value.mismatch

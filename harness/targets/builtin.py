@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kv_canary_fuzz.reference.contract import CONTRACTS, RELEASED, Contract
-from kv_canary_fuzz.strategies.classify import Domain
 
 from .large import LARGE_PREFIX, large_target
+from .sglang_targets import SGLANG, SGLANG_REFERENCE, kernels_of_sglang, reference_of_sglang
 from .target import Target, TargetError, load_module_target, streams_of, target_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 PLANTED_PREFIX = "planted:"
 SANITIZED = "sanitized"
 SANITIZED_PREFIX = "sanitized:"
-SGLANG, SGLANG_REFERENCE = "sglang", "sglang-reference"
 REVISION_MARK = "@"
 """Between a target's name and the revision of the contract that it is asked to follow."""
 
@@ -128,40 +127,6 @@ def _scalar(contract: Contract) -> Target:
     return replace(target, contract=contract, native=False)
 
 
-def _sglang_reference(where: str) -> Target:
-    from .sglang import load_sglang_reference
-
-    write, verify, tree = load_sglang_reference(where)
-    return Target(
-        name=_placed(SGLANG_REFERENCE, where),
-        device="cpu",
-        write=write,
-        verify=verify,
-        domains=frozenset({Domain.VALID}),
-        contract=tree.contract,
-        native=False,
-    )
-
-
-def _sglang(where: str) -> Target:
-    from .sglang import load_sglang_kernels
-
-    write, verify, tree = load_sglang_kernels(where)
-    return Target(
-        name=_placed(SGLANG, where),
-        device="cuda",
-        write=write,
-        verify=verify,
-        domains=frozenset({Domain.VALID}),
-        contract=tree.contract,
-        streams=streams_of("cuda", captures=True),
-    )
-
-
-def _placed(name: str, where: str) -> str:
-    return f"{name}:{where}" if where else name
-
-
 def planted_bugs() -> tuple[PlantedBug, ...]:
     """The bugs that ``planted:NAME`` targets have."""
     from kv_canary_fuzz.kernels import planted
@@ -220,10 +185,10 @@ BUILTIN: dict[str, tuple[str, Callable[[Contract], Target]]] = {
     "cuda": ("our CUDA source on a GPU", _cuda),
     "torch": ("our torch reference", _torch),
     "scalar": ("the contract in plain Python integers", _scalar),
-    SGLANG: ("the CUDA kernels of an installed sglang, on a GPU", lambda _: _sglang("")),
+    SGLANG: ("the CUDA kernels of an installed sglang, on a GPU", lambda _: kernels_of_sglang("")),
     SGLANG_REFERENCE: (
         "the torch reference of an installed sglang",
-        lambda _: _sglang_reference(""),
+        lambda _: reference_of_sglang(""),
     ),
     SANITIZED: ("our CUDA source, run on the CPU under sanitizers", _sanitized),
 }
@@ -244,7 +209,7 @@ def load_target(name: str) -> Target:
         return large_target(load_target(name.removeprefix(LARGE_PREFIX)))
     named, _, where = name.partition(":")
     if where and named in (SGLANG, SGLANG_REFERENCE):
-        return _sglang(where) if named == SGLANG else _sglang_reference(where)
+        return kernels_of_sglang(where) if named == SGLANG else reference_of_sglang(where)
     plain, mark, revision = name.partition(REVISION_MARK)
     contract = _asked_for(plain, revision) if mark else RELEASED
     if plain == "auto":
@@ -261,26 +226,6 @@ def load_target(name: str) -> Target:
         except TargetError as error:
             raise TargetError(f"{error}; built-in targets: {', '.join(BUILTIN)}") from error
     return replace(target, name=f"{target.name}{mark}{revision}")
-
-
-def sglang_names(
-    target: str, reference: str, tree: Path | None, patch: Path | None
-) -> tuple[str, str]:
-    """The names of target and reference where sglang's are taken from a source tree.
-
-    ``patch`` is applied to the target alone. Raises TargetError where what is given is for none.
-    """
-    theirs = (SGLANG, SGLANG_REFERENCE)
-    if patch is not None and target not in theirs:
-        raise TargetError(f"a patch is for the targets {' and '.join(theirs)}, not for {target}")
-    if tree is not None and target not in theirs and reference not in theirs:
-        raise TargetError(f"a source tree is for the targets {' and '.join(theirs)} alone")
-    where = "" if tree is None else str(tree.resolve())
-    patched = where if patch is None else f"{where}::{patch.resolve()}"
-    return (
-        _placed(target, patched) if target in theirs else target,
-        _placed(reference, where) if reference in theirs else reference,
-    )
 
 
 def _asked_for(plain: str, revision: str) -> Contract:

@@ -14,7 +14,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -79,6 +79,7 @@ class Package:
         return found
 
     def _within(self, function: Callable[..., None]) -> Launcher:
+        @wraps(function)
         def launch(**arguments: Any) -> None:
             self.enter()
             function(**arguments)

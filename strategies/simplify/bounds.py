@@ -18,14 +18,16 @@ def into_bounds(problem: Problem) -> None:
     """
     case = problem.case
     plain = replace(case, violation_write_index=0, slot_run_counter=0, kernel_run_counter=0)
-    steps = tuple(_bounded(case, step) for step in case.steps)
+    steps = tuple(bounded(case, step) for step in case.steps)
     if problem.attempt(replace(plain, steps=steps)) or problem.attempt(replace(case, steps=steps)):
         return
     for number, step in enumerate(steps):
         problem.attempt(replace_step(problem.case, number, step))
 
 
-def _bounded(case: Case, step: Step) -> Step:
+def bounded(case: Case, step: Step) -> Step:
+    """The step with its counts, offsets and slots in their ranges."""
+
     def slots(column: Column, otherwise: int) -> Column:
         return map_column(column, lambda slot: slot if slot < case.num_slots else otherwise)
 

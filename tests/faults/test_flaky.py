@@ -34,7 +34,7 @@ def test_a_case_is_flaky_where_it_does_not_fail_every_time(
 ) -> None:
     assert faulty.isolation is not None
     faulty.isolation.let_go()
-    found, _ = diagnosis(write_of(fault), None, Fuzzer(faulty), faulty, None)
+    found, *_ = diagnosis(write_of(fault), None, Fuzzer(faulty), faulty, None)
     assert found == signature
 
 

@@ -15,8 +15,9 @@ import torch
 from kv_canary_fuzz.harness.cli import main
 from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
 from kv_canary_fuzz.harness.judging.verdict import judge
-from kv_canary_fuzz.harness.targets.builtin import load_target, sglang_names
+from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.harness.targets.sglang import is_fully_installed
+from kv_canary_fuzz.harness.targets.sglang_targets import sglang_names
 from kv_canary_fuzz.harness.targets.sglang_tree import (
     checkout_tree,
     installed_root,

@@ -107,6 +107,12 @@ def keep(repository: Any, steps: Steps) -> None:
     shutil.rmtree(repository.path / "nightly")
 
 
+def entries(repository: Any) -> list[dict[str, Any]]:
+    """What the published ledger has of the kernel."""
+    found = tomllib.loads(repository.published("reports/ledger.toml"))["findings"]
+    return [entry for entry in found if entry["target"] == "mykernel"]
+
+
 def test_three_nights_in_a_row(repository: Any, workflow_steps: Steps) -> None:
     kernel = repository.path / "mykernel.py"
     kernel.write_text(KERNEL + BUG)
@@ -118,7 +124,7 @@ def test_three_nights_in_a_row(repository: Any, workflow_steps: Steps) -> None:
     assert (finding["signature"], finding["standing"]) == (SIGNATURE, "new")
     assert run["corpus"]["replayed"] == 60
     assert run["corpus"]["added"] > 0
-    [entry] = tomllib.loads(repository.published("reports/ledger.toml"))["findings"]
+    [entry] = entries(repository)
     assert (entry["signature"], entry["target"], entry["state"]) == (
         *(SIGNATURE, "mykernel", "tolerated"),
     )
@@ -130,16 +136,16 @@ def test_three_nights_in_a_row(repository: Any, workflow_steps: Steps) -> None:
     [finding] = run["findings"]
     assert (finding["signature"], finding["standing"]) == (SIGNATURE, "known")
     assert [note["outcome"] for note in run["ledger"]] == ["met"]
-    assert len(tomllib.loads(repository.published("reports/ledger.toml"))["findings"]) == 1
+    assert len(entries(repository)) == 1
 
     kernel.write_text(KERNEL)
     status, run = night(repository, workflow_steps, "mykernel")
-    assert (status[replay], status[fuzz]) == (0, 0)
+    assert (status[replay], status[fuzz]) == (1, 1)
     assert run["findings"] == []
     assert [(note["signature"], note["outcome"]) for note in run["ledger"]] == [
         (SIGNATURE, "fixed")
     ]
-    [entry] = tomllib.loads(repository.published("reports/ledger.toml"))["findings"]
+    [entry] = entries(repository)
     assert entry["state"] == "fixed"
     summary = (repository.path.parent / "summary.md").read_text()
     assert summary.count("1 new finding") == 1

@@ -1,0 +1,1 @@
+"""The conformance test: what a target lacks, in plain words."""
