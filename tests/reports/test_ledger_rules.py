@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.strategies.case import Case, Column, WriteStep
 from kv_canary_fuzz.strategies.circumstances import circumstances
+from kv_canary_fuzz.strategies.classify import Domain
 from kv_canary_fuzz.strategies.prng import case_at
 
 DEADLY = "requests negative"
@@ -144,9 +146,12 @@ def test_what_is_quarantined_is_never_launched(
 def test_a_finding_of_several_circumstances_is_known_by_one_of_them() -> None:
     one = LedgerEntry(signature="write: canary_buf, where x", target="a")
     both = "verify: raised KeyError, not nothing, where x and y"
-    assert standing_of(Ledger((one,)), "a", both) == "known"
-    assert standing_of(Ledger((one,)), "b", both) == "new"
-    assert standing_of(Ledger((replace(one, state="fixed"),)), "a", both) == "new"
+    target = dataclasses.replace(load_target("scalar"), name="a", domains=frozenset({Domain.VALID}))
+    other = dataclasses.replace(target, name="b")
+    assert standing_of(Ledger((one,)), target, both, NEGATIVE) == "known"
+    assert standing_of(Ledger((one,)), other, both, NEGATIVE) == "undefined"
+    fixed = Ledger((replace(one, state="fixed"),))
+    assert standing_of(fixed, target, both, NEGATIVE) == "undefined"
     assert not Ledger((one,)).knows("a", "verify: raised KeyError, not nothing, where x")
     assert not Ledger((one,)).knows("a", "verify: raised KeyError, not nothing, where y and z")
 
