@@ -22,7 +22,7 @@ CORPUS = Path("reports/corpus")
 LEDGER = Path("reports/ledger.toml")
 
 PULL_REQUEST_SEED = 1
-PULL_REQUEST_CASES = 100_000
+PULL_REQUEST_CASES = 80_000
 NIGHTLY_SECONDS = 1800.0
 SECONDS = 60.0
 

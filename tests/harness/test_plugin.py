@@ -62,7 +62,7 @@ def test_a_clean_campaign_passes(project: pytest.Pytester) -> None:
 
 
 def test_workers_do_not_change_the_result(project: pytest.Pytester) -> None:
-    options = ("--kv-target=broken", "--kv-cases=1500", "--kv-seed=4")
+    options = ("--kv-target=broken", "--kv-cases=1024", "--kv-seed=4")
     alone = run(project, *options, "--kv-out=run", "-n0", "test_campaign.py")
     (project.path / "run").rename(project.path / "alone")
     spread = run(project, *options, "--kv-out=run", "-n2", "test_campaign.py")

@@ -92,6 +92,7 @@ def test_targets_that_cannot_count_are_refused() -> None:
         countable_target("torch")
 
 
+@pytest.mark.nightly
 def test_workers_of_pytest_count_together(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_campaign(kv_shard):\n    kv_shard.run()\n")
     result = pytester.runpytest_subprocess(
