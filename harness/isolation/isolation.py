@@ -16,6 +16,9 @@ from .protocol import Ended, Request, RunCases, RunSteps
 from .shared import SharedMemory
 
 CASES_PER_PROCESS = 8192
+CASES_PER_DEVICE_PROCESS = 65536
+"""A process on a device takes seconds to start: it has the device's context to make."""
+
 LEAST_BYTES = 16 * 2**20
 TRIES = 3
 """How often a process that was killed from outside is replaced before its case is blamed."""
@@ -104,7 +107,8 @@ class Isolation:
             self._process = None
 
     def _living(self) -> Disposable:
-        if self._process is not None and self._process.served >= CASES_PER_PROCESS:
+        most = CASES_PER_PROCESS if self._gpu is None else CASES_PER_DEVICE_PROCESS
+        if self._process is not None and self._process.served >= most:
             self.let_go()
         if self._process is None:
             assert self._arena is not None

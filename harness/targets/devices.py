@@ -11,7 +11,7 @@ from .target import Target
 
 MOST_WORKERS = 10
 """Of one GPU: each has a context there, and more of them only wait for each other."""
-MOST_LARGE_WORKERS = 3
+MOST_LARGE_WORKERS = 2
 """Of one GPU, where each takes up to 40 GiB of its memory."""
 
 

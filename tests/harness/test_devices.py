@@ -53,7 +53,7 @@ def test_a_target_that_names_its_gpu_or_has_none_is_left_alone(
     [
         ("cuda", "cuda", 40),
         ("cuda:2", "mine", 10),
-        ("cuda", "large:cuda", 12),
+        ("cuda", "large:cuda", 8),
         ("cpu", "emulated", None),
     ],
 )
