@@ -10,25 +10,17 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
-from kv_canary_fuzz.reports.board_text import board_table, closing_lines, kinds_table
 from kv_canary_fuzz.reports.case_text import case_text
 from kv_canary_fuzz.reports.comparison_text import comparison_lines
 from kv_canary_fuzz.reports.publish import render
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 
 from .bench.gpu_bench import BenchError
-from .bench.gpu_report import report_gpu_bench
-from .bench.isolation_cost import isolation_cost
-from .bench.stages import fast_path, reference_speed
-from .board.board import SEEDS, board_json, known_bugs, run_board
 from .board.hunters import BoardError
 from .campaign.campaign import (
     default_folder,
     run_campaign,
-    usable_cores,
     usual_workers,
 )
 from .campaign.corpus import CorpusError
@@ -38,15 +30,16 @@ from .campaign.run_folder import RunFolder
 from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
 from .cli_kept import corpus_app, ledger_app
-from .conformance.conformance import conformance
+from .cli_targets import TargetOption, WorkersOption
+from .cli_targets import app as targets_app
 from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
-from .gpu_sanitizers import CASES, SanitizerMissing, Tool, check_kernels
+from .gpu_sanitizers import SanitizerMissing
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.repeats import FLAKY, judge_again
-from .targets.builtin import BUILTIN, load_other, load_target, sanitized_name
+from .targets.builtin import load_other, sanitized_name
 from .targets.sglang_targets import sglang_names
 from .targets.target import Target, TargetError
 
@@ -67,12 +60,6 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
 )
 
-TargetOption = Annotated[
-    str, typer.Option(help="A built-in target, planted:BUG, or a module's dotted name.")
-]
-WorkersOption = Annotated[
-    int | None, typer.Option(min=1, help="Processes; one per core if absent, at most 10 per GPU.")
-]
 FileArgument = Annotated[Path, typer.Argument(help="A reproducer, *.kvcase.json.")]
 ReplayTarget = Annotated[
     str, typer.Option("--target", help="Instead of the target that the file names.")
@@ -90,6 +77,7 @@ ThirdOption = Annotated[
 ]
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its run.json.")]
 
+app.add_typer(targets_app)
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(ledger_app, name="ledger")
 
@@ -208,43 +196,6 @@ def shrink(
 
 
 @app.command()
-def bench(
-    target: TargetOption = "emulated",
-    seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
-    batches: Annotated[int, typer.Option(min=1, help="Batches of 128 cases.")] = 60,
-    shuffled: Annotated[bool, typer.Option(help="On a GPU: slots in random order.")] = False,
-    json: Annotated[Path | None, typer.Option(help="On a GPU: a file for the figures.")] = None,
-) -> None:
-    """Measure a target: on a GPU its launches one by one, elsewhere cases per second."""
-    chosen = load_target(target)
-    if chosen.device == "cuda":
-        report_gpu_bench(chosen, Console(width=120), shuffled=shuffled, json_file=json)
-        return
-    if chosen.fence is not None:
-        chosen = load_isolated(target)
-    for line in (*fast_path(chosen, seed=seed, batches=batches), *reference_speed()):
-        typer.echo(line)
-    if chosen.native and chosen.isolation is None:
-        rounds, workers = max(1, batches // 6), usable_cores()
-        typer.echo(isolation_cost(chosen.name, seed=seed, rounds=rounds, workers=workers))
-
-
-@app.command("conformance")
-def check_conformance(
-    module: Annotated[str, typer.Argument(help="A module's dotted name, or any other target.")],
-) -> None:
-    """Check a target against the contract, and say what is missing; exit status 1 where it is."""
-    missing = 0
-    for check in conformance(module):
-        typer.echo(f"{check.state:<12} {check.name}")
-        for line in check.lines:
-            typer.echo(f"{'':<12}   {line}")
-        missing += check.state == "missing"
-    typer.echo(f"{missing} of the checks failed" if missing else f"{module} conforms")
-    raise typer.Exit(1 if missing else 0)
-
-
-@app.command()
 def report(run: RunArgument) -> None:
     """Draw a run's report again, from its run.json."""
     summary = read_summary(run)
@@ -264,60 +215,6 @@ def compare(before: RunArgument, after: RunArgument) -> None:
 def schema() -> None:
     """Print the JSON schema of run.json."""
     typer.echo(json.dumps(run_schema(), indent=2))
-
-
-@app.command()
-def targets() -> None:
-    """List the built-in targets, and say why one is unavailable."""
-    table = Table("target", "what it is", "available")
-    for name, (what, _) in BUILTIN.items():
-        try:
-            load_target(name)
-            state = "yes"
-        except TargetError as error:
-            state = f"no: {error}"
-        table.add_row(name, what, state)
-    Console().print(table, highlight=False, markup=False)
-
-
-@app.command()
-def mutants(
-    only: Annotated[list[str] | None, typer.Option(help="A bug's name or a kind of bugs.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Campaign seeds, from 1 on.")] = len(SEEDS),
-    workers: WorkersOption = None,
-    json: Annotated[Path | None, typer.Option(help="A file for the figures.")] = None,
-) -> None:
-    """Hunt every planted bug; exit status 1 where a seed did not find one."""
-    console = Console(width=160)
-    names = known_bugs(only or ())
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("hunts", total=len(names) * seeds)
-        standings = run_board(
-            names,
-            range(1, seeds + 1),
-            workers=workers or usable_cores(),
-            show=lambda done: progress.update(task, completed=done),
-        )
-    if json is not None:
-        json.write_bytes(board_json(standings))
-    for table in (board_table(standings), kinds_table(standings)):
-        console.print(table, highlight=False, markup=False)
-    for line in closing_lines(standings):
-        console.print(line, highlight=False, markup=False)
-    raise typer.Exit(0 if all(standing.found for standing in standings) else 1)
-
-
-@app.command("sanitize-gpu")
-def sanitize_gpu(
-    cases: Annotated[int, typer.Option(min=1, help="Cases for each tool.")] = CASES,
-    tool: Annotated[list[Tool] | None, typer.Option(help="A tool; all three if absent.")] = None,
-) -> None:
-    """Run the CUDA kernels under compute-sanitizer; exit status 1 where a tool reports anything."""
-    clean = True
-    for name, report in check_kernels(cases, tool or tuple(Tool)):
-        typer.echo(f"{name}: {report or f'clean over {cases} cases'}")
-        clean = clean and not report
-    raise typer.Exit(0 if clean else 1)
 
 
 def _explain(
