@@ -132,20 +132,25 @@ def _changed(owner: Case | Step, fields: Mapping[str, Mapping[int, int]]) -> dic
 
 
 def put_in_column(column: Column, numbers: Mapping[int, int]) -> Column:
-    """The column with other numbers; at indices spelt out, or the last, where it is long."""
+    """The column with other numbers, spelt out from its nearer end on where it is long."""
     if column.length <= SHORT:
         found = list(expand(column))
         for index, number in numbers.items():
             found[index] = number
         return Column(values=tuple(found), length=column.length)
-    values, tail, fill = list(column.values), list(column.tail), column.fill
+    values, tail = list(column.values), list(column.tail)
+    fill = numbers.get(FILL, column.fill)
     for index, number in numbers.items():
+        from_end = column.length - index
         if index == FILL:
-            fill = number
-        elif index < len(values):
+            continue
+        if index >= len(values) and from_end > len(tail):
+            if index - len(values) < from_end - len(tail):
+                values += [fill] * (index + 1 - len(values))
+            else:
+                tail = [fill] * (from_end - len(tail)) + tail
+        if index < len(values):
             values[index] = number
-        elif index == column.length - 1 and not tail:
-            tail = [number]
         else:
-            tail[index - column.length + len(tail)] = number
+            tail[-from_end] = number
     return Column(values=tuple(values), length=column.length, fill=fill, tail=tuple(tail))

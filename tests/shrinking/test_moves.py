@@ -27,6 +27,7 @@ from kv_canary_fuzz.strategies.simplify.history import absorbed
 from kv_canary_fuzz.strategies.simplify.order import complexity
 from kv_canary_fuzz.strategies.simplify.problem import descend, least, remove, spans_of
 from kv_canary_fuzz.strategies.simplify.relabel import forget_slots, relabel
+from kv_canary_fuzz.strategies.simplify.sites import put_in_column
 from kv_canary_fuzz.strategies.simplify.trades import put_place, read_place
 from kv_canary_fuzz.strategies.simplify.words import patched_words, read_words, with_words
 
@@ -204,6 +205,18 @@ def test_order_is_total_and_prefers_plain() -> None:
     keys = [complexity(case) for case in (plain, *harder)]
     assert keys == sorted(keys)
     assert len(set(map(repr, keys))) == len(keys)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_numbers_are_put_anywhere_in_a_column(seed: int) -> None:
+    rng = random.Random(seed)
+    column = random_column(rng)
+    numbers = {rng.randrange(column.length): 9 + k for k in range(3) if column.length}
+    wanted = [numbers.get(index, number) for index, number in enumerate(expand(column))]
+    put = put_in_column(column, numbers)
+    assert list(expand(put)) == wanted
+    assert put.length == column.length
+    assert len(put.values) + len(put.tail) <= column.length
 
 
 def test_a_word_takes_a_number_past_63_bits() -> None:
