@@ -49,8 +49,10 @@ def source_line(texts: Iterable[str]) -> tuple[str, int] | None:
     for text in texts:
         for name, line in _LINE.findall(text):
             if int(line) > 0:
-                _, found, inside = name.rpartition("csrc/")
-                return (f"{SOURCE}/{inside}" if found else name.lstrip("/")), int(line)
+                _, within, inside = name.rpartition("csrc/")
+                if not within and name.endswith((".cu", ".cuh")):  # builds know files by name alone
+                    within, inside = "/", name.rpartition("/")[2]
+                return (f"{SOURCE}/{inside}" if within else name.lstrip("/")), int(line)
     return None
 
 

@@ -103,6 +103,11 @@ def test_sarif_is_valid_and_has_one_result_for_each_finding(
 def test_sarif_points_at_the_line_that_a_sanitizer_gave(run_summary: Summary) -> None:
     report = "#0 0x7f write_entry /tmp/build/kernels/csrc/write.cuh:87:13 in f"
     assert source_line(("no place", report)) == ("kernels/csrc/write.cuh", 87)
+    assert source_line(("#0 0x7f in append /anywhere/ring.cuh:31",)) == (
+        "kernels/csrc/ring.cuh",
+        31,
+    )
+    assert source_line(("#0 0x7f in main /tmp/port/main.cpp:3",)) == ("tmp/port/main.cpp", 3)
     assert source_line(("slot 3, token: expected 1, found 2",)) is None
     [finding] = run_summary.findings
     known = replace(finding, lines=(report,), standing="known", title="as we know")
