@@ -13,17 +13,10 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
 
-from kv_canary_fuzz.reference import validation
-from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
-from kv_canary_fuzz.reference.types import (
-    VerifyLaunch,
-    VerifyOrWriteContext,
-    VerifyPlan,
-    WriteLaunch,
-    WritePlan,
-)
+from kv_canary_fuzz.reference.checked import CheckedLaunchers
+from kv_canary_fuzz.reference.contract import DOCUMENTED
+from kv_canary_fuzz.reference.types import VerifyLaunch, WriteLaunch
 
 from . import abi
 from .build import build_library
@@ -143,7 +136,7 @@ class Launches(Protocol):
     def launch(self, packed: abi.Packed, blocks: int, threads: int, seed: int) -> None: ...
 
 
-class EmulatedKernels:
+class EmulatedKernels(CheckedLaunchers):
     """A target: the two launchers of one build, and how its grids are run.
 
     ``block_threads`` (whole warps, up to what the build was made for), ``max_blocks``,
@@ -159,10 +152,14 @@ class EmulatedKernels:
         max_block_threads: int,
         geometries: Sequence[Geometry],
     ) -> None:
-        self.max_sources = max_sources
+        super().__init__(
+            contract=DOCUMENTED,
+            max_sources=max_sources,
+            run_write=lambda launch: self._launch(launch, abi.pack_write(launch, max_sources)),
+            run_verify=lambda launch: self._launch(launch, abi.pack_verify(launch, max_sources)),
+        )
         self.max_block_threads = max_block_threads
         self._geometries = geometries
-        self.contract: Contract = DOCUMENTED
         self._library = library
         self.set_schedule(0)
 
@@ -171,49 +168,13 @@ class EmulatedKernels:
         self.schedule_seed = seed
         self.block_threads, self.max_blocks = self._geometries[seed % len(self._geometries)]
 
-    def launch_canary_write_kernel(
-        self,
-        *,
-        context: VerifyOrWriteContext,
-        plan: WritePlan,
-        input_ids: torch.Tensor,
-        positions: torch.Tensor,
-        out_cache_loc: torch.Tensor,
-        enable_write_input_assert: bool,
-        expected_input_tokens: torch.Tensor | None,
-        expected_input_positions: torch.Tensor | None,
-    ) -> None:
-        """Stamp the slots of a plan. Raises ValueError as the contract's section 7 says."""
-        launch = WriteLaunch(
-            context=context,
-            plan=plan,
-            input_ids=input_ids,
-            positions=positions,
-            out_cache_loc=out_cache_loc,
-            enable_write_input_assert=enable_write_input_assert,
-            expected_input_tokens=expected_input_tokens,
-            expected_input_positions=expected_input_positions,
-        )
-        validation.check_write(launch, max_sources=self.max_sources, contract=self.contract)
-        self._launch(context, abi.pack_write(launch, self.max_sources))
-
-    def launch_canary_verify_kernel(
-        self, *, context: VerifyOrWriteContext, plan: VerifyPlan, check_verify_expected_token: bool
-    ) -> None:
-        """Check the slots of a plan. Raises ValueError as the contract's section 7 says."""
-        launch = VerifyLaunch(
-            context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
-        )
-        validation.check_verify(launch, max_sources=self.max_sources, contract=self.contract)
-        self._launch(context, abi.pack_verify(launch, self.max_sources))
-
     def take_blocks(self) -> frozenset[int]:
         """The basic blocks that ran since the last call, by address; for a build that traces."""
         assert isinstance(self._library, Library)
         return self._library.take_blocks()
 
-    def _launch(self, context: VerifyOrWriteContext, packed: abi.Packed) -> None:
-        device = context.canary_buf.device
+    def _launch(self, launch: WriteLaunch | VerifyLaunch, packed: abi.Packed) -> None:
+        device = launch.context.canary_buf.device
         if device.type != "cpu":
             raise ValueError(f"kv-canary: canary_buf must be on the CPU, got {device}")
         threads = self.block_threads

@@ -14,15 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from kv_canary_fuzz.reference import validation
-from kv_canary_fuzz.reference.contract import DOCUMENTED, Contract
-from kv_canary_fuzz.reference.types import (
-    VerifyLaunch,
-    VerifyOrWriteContext,
-    VerifyPlan,
-    WriteLaunch,
-    WritePlan,
-)
+from kv_canary_fuzz.reference.checked import CheckedLaunchers
+from kv_canary_fuzz.reference.contract import DOCUMENTED
+from kv_canary_fuzz.reference.types import VerifyLaunch, WriteLaunch
 
 from . import abi
 from .errors import CompileError, GpuUnavailable
@@ -86,54 +80,26 @@ class DeviceBuild:
             function((blocks,), (BLOCK_THREADS,), (words,), stream=stream)
 
 
-class GpuKernels:
+class GpuKernels(CheckedLaunchers):
     """A target: the two launchers on CUDA tensors, built for each device when first met there.
 
     ``contract``, the revision whose refusals hold, may be set between launches.
     """
 
     def __init__(self, max_sources: int, text: str) -> None:
-        self.max_sources = max_sources
-        self.contract: Contract = DOCUMENTED
+        super().__init__(
+            contract=DOCUMENTED,
+            max_sources=max_sources,
+            run_write=lambda launch: self._launch(launch, abi.pack_write(launch, max_sources)),
+            run_verify=lambda launch: self._launch(launch, abi.pack_verify(launch, max_sources)),
+        )
+        self._bound = max_sources
         self._cupy = import_cupy()
         self._text = text
         self._builds: dict[int, DeviceBuild] = {}
 
-    def launch_canary_write_kernel(
-        self,
-        *,
-        context: VerifyOrWriteContext,
-        plan: WritePlan,
-        input_ids: torch.Tensor,
-        positions: torch.Tensor,
-        out_cache_loc: torch.Tensor,
-        enable_write_input_assert: bool,
-        expected_input_tokens: torch.Tensor | None,
-        expected_input_positions: torch.Tensor | None,
-    ) -> None:
-        """Stamp the slots of a plan. Raises ValueError as the contract's section 7 says."""
-        launch = WriteLaunch(
-            context=context,
-            plan=plan,
-            input_ids=input_ids,
-            positions=positions,
-            out_cache_loc=out_cache_loc,
-            enable_write_input_assert=enable_write_input_assert,
-            expected_input_tokens=expected_input_tokens,
-            expected_input_positions=expected_input_positions,
-        )
-        validation.check_write(launch, max_sources=self.max_sources, contract=self.contract)
-        self.on_device(context.canary_buf.device).launch(abi.pack_write(launch, self.max_sources))
-
-    def launch_canary_verify_kernel(
-        self, *, context: VerifyOrWriteContext, plan: VerifyPlan, check_verify_expected_token: bool
-    ) -> None:
-        """Check the slots of a plan. Raises ValueError as the contract's section 7 says."""
-        launch = VerifyLaunch(
-            context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
-        )
-        validation.check_verify(launch, max_sources=self.max_sources, contract=self.contract)
-        self.on_device(context.canary_buf.device).launch(abi.pack_verify(launch, self.max_sources))
+    def _launch(self, launch: WriteLaunch | VerifyLaunch, packed: abi.Packed) -> None:
+        self.on_device(launch.context.canary_buf.device).launch(packed)
 
     def on_device(self, device: torch.device) -> DeviceBuild:
         """The build for a device, made now if there is none yet.
@@ -145,7 +111,7 @@ class GpuKernels:
         index = torch.cuda.current_device() if device.index is None else device.index
         built = self._builds.get(index)
         if built is None:
-            built = DeviceBuild(self._cupy, index, self._text, self.max_sources)
+            built = DeviceBuild(self._cupy, index, self._text, self._bound)
             self._builds[index] = built
         return built
 

@@ -12,13 +12,18 @@ from .types import VerifyLaunch, VerifyOrWriteContext, VerifyPlan, WriteLaunch, 
 from .validation import check_verify, check_write
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class CheckedLaunchers:
-    """Refuses what ``contract`` says (section 7) and hands every other launch on."""
+    """Refuses what ``contract`` says (section 7) and hands every other launch on.
+
+    ``contract`` may be set between launches. ``max_sources`` is the compiled bound on sources; None
+    is the contract's.
+    """
 
     contract: Contract
     run_write: Callable[[WriteLaunch], object]
     run_verify: Callable[[VerifyLaunch], object]
+    max_sources: int | None = None
 
     def launch_canary_write_kernel(
         self,
@@ -43,7 +48,7 @@ class CheckedLaunchers:
             expected_input_tokens=expected_input_tokens,
             expected_input_positions=expected_input_positions,
         )
-        check_write(launch, contract=self.contract)
+        check_write(launch, max_sources=self.max_sources, contract=self.contract)
         self.run_write(launch)
 
     def launch_canary_verify_kernel(
@@ -53,5 +58,5 @@ class CheckedLaunchers:
         launch = VerifyLaunch(
             context=context, plan=plan, check_verify_expected_token=check_verify_expected_token
         )
-        check_verify(launch, contract=self.contract)
+        check_verify(launch, max_sources=self.max_sources, contract=self.contract)
         self.run_verify(launch)
