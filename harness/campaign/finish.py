@@ -57,11 +57,7 @@ def finish(
 
     ``tell`` gets a line for each finding as it is shrunk and as it is written.
     """
-    lost = folder.lost_batches()
-    for batch in lost:
-        again = range(batch.first, batch.first + batch.count)
-        tally.add(run_batches(settings, [again], folder, report=_ignore))
-    folder.clear_lost_batches()
+    lost = _run_lost_batches(settings, folder, tally)
     target = load_isolated(settings.target, settings.deadline)
     reference = load_isolated_reference(settings.reference, target.contract, settings.deadline)
     source = CaseSource(settings, folder)
@@ -70,21 +66,14 @@ def finish(
     for signature in sorted(tally.findings):
         tell(f"shrinking {signature}")
         found = _finding(settings, folder, tally, signature, source, target, reference)
-        smallest = found.reproducer
-        assert smallest is not None
-        entry = ledger.entry(target.name, signature)
-        found = replace(
-            found,
-            standing=standing_of(ledger, target, signature, smallest.case),
-            title=entry.title if entry else "",
-        )
-        tell(f"written {found.file} ({found.standing})")
-        findings.append(found)
+        findings.append(_stood(found, ledger, target))
+        tell(f"written {found.file} ({findings[-1].standing})")
     notes: tuple[LedgerNote, ...] = ()
     if settings.ledger is not None:
         path = Path(settings.ledger)
         notes = ledger_notes(path, ledger, target, reference, tally.findings)
     names = expected_features(settings.domain, settings.revision)
+    pairs = unpack(tally.pairs)
     for side in (target, reference):
         if side is not None and side.isolation is not None:
             side.isolation.let_go()
@@ -95,8 +84,8 @@ def finish(
         cases=tally.cases,
         features=dict(sorted(tally.features.items())),
         never_met=tuple(name for name in names if name not in tally.features),
-        pairs=pair_matrix(unpack(tally.pairs), names),
-        never_together=never_together(unpack(tally.pairs), names),
+        pairs=pair_matrix(pairs, names),
+        never_together=never_together(pairs, names),
         bounds=_bounds(settings, source, tally),
         findings=tuple(findings),
         ledger=notes,
@@ -104,7 +93,7 @@ def finish(
         source=read_source_coverage(folder.source_counts) if settings.coverage else None,
         versions=versions(target.name),
         quarantined=tally.quarantined,
-        lost=tuple(CaseRange(batch.first, batch.count) for batch in lost),
+        lost=lost,
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
     )
@@ -113,8 +102,29 @@ def finish(
     return summary
 
 
+def _run_lost_batches(settings: Settings, folder: RunFolder, tally: Tally) -> tuple[CaseRange, ...]:
+    """Run again what killed workers had in flight, and add it to ``tally``; which that was."""
+    lost = folder.lost_batches()
+    for batch in lost:
+        again = range(batch.first, batch.first + batch.count)
+        tally.add(run_batches(settings, [again], folder, report=_ignore))
+    folder.clear_lost_batches()
+    return tuple(CaseRange(batch.first, batch.count) for batch in lost)
+
+
 def _ignore(_: Tally) -> None:
     pass
+
+
+def _stood(found: Finding, ledger: Ledger, target: Target) -> Finding:
+    """The finding with how it stands to the ledger."""
+    assert found.reproducer is not None
+    entry = ledger.entry(target.name, found.signature)
+    return replace(
+        found,
+        standing=standing_of(ledger, target, found.signature, found.reproducer.case),
+        title=entry.title if entry else "",
+    )
 
 
 def _bounds(settings: Settings, source: CaseSource, tally: Tally) -> Bounds | None:
