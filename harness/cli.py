@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 from rich.console import Console
 
-from kv_canary_fuzz.reports.case_text import case_text
+from kv_canary_fuzz.reports.case_text import sequence_text
 from kv_canary_fuzz.reports.comparison_text import comparison_lines
 from kv_canary_fuzz.reports.publish import render
 from kv_canary_fuzz.reports.verdict_text import verdict_text
@@ -24,7 +24,6 @@ from .campaign.campaign import (
     usual_workers,
 )
 from .campaign.corpus import CorpusError
-from .campaign.finish import shrink_to_file
 from .campaign.profiles import Profile, settings_for
 from .campaign.run_folder import RunFolder
 from .campaign.settings import DomainName, SettingsError
@@ -35,10 +34,12 @@ from .cli_targets import app as targets_app
 from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
 from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from .findings.shrunk_file import shrink_to_file
 from .gpu_sanitizers import SanitizerMissing
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.repeats import FLAKY, judge_again
+from .judging.together import company_line
 from .targets.builtin import load_other, sanitized_name
 from .targets.sglang_targets import sglang_names
 from .targets.target import Target, TargetError
@@ -169,7 +170,7 @@ def show(file: FileArgument, target: ReplayTarget = "") -> None:
         highlight=False,
         markup=False,
     )
-    console.print(case_text(found.case), highlight=False)
+    console.print(sequence_text(found.case, found.company), highlight=False)
     _explain(console, found, chosen, reference)
 
 
@@ -182,7 +183,7 @@ def shrink(
 ) -> None:
     """Shrink a reproducer, pinned to the signature that it shows now."""
     found, chosen, reference = _opened(file, target)
-    _, verdict = judge_again(found.signature, found.case, chosen, reference)
+    _, verdict = judge_again(found.signature, found.case, chosen, reference, found.company)
     if verdict.agrees:
         typer.echo(f"{file}: the two sides agree, there is nothing to shrink")
         raise typer.Exit(0)
@@ -191,7 +192,7 @@ def shrink(
     flaky = FLAKY if found.signature.startswith(FLAKY) else ""
     pinned = replace(found, signature=flaky + verdict.signature)
     small = shrink_to_file(pinned, chosen, reference, path, seconds)
-    Console().print(case_text(small.case), highlight=False)
+    Console().print(sequence_text(small.case, small.company), highlight=False)
     typer.echo(f"written to {path}")
 
 
@@ -225,9 +226,12 @@ def _explain(
     third: str | None = None,
 ) -> bool:
     """Print where the two sides part and who stands alone; whether they agree."""
-    case, verdict = judge_again(found.signature, found.case, target, reference)
+    case, verdict = judge_again(found.signature, found.case, target, reference, found.company)
+    if found.company.size:
+        console.print(company_line(found.company, verdict), highlight=False)
     console.print(verdict_text(case, verdict), highlight=False)
-    if not verdict.agrees and not found.signature.startswith((CRASH, FLAKY)):
+    steady = not found.company.size and not found.signature.startswith((CRASH, FLAKY))
+    if not verdict.agrees and steady:
         asked = None if third is None else load_other(third, target.contract)
         console.print(who_stands_alone(found.case, target, reference, asked), highlight=False)
     return verdict.agrees

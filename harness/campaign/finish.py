@@ -9,7 +9,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.features.features import expected_features
 
 from ..atomic_file import write_atomically
@@ -17,17 +16,18 @@ from ..execution.outcome import CRASH
 from ..explaining.explain import explain
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe, versions
-from ..findings.reproducer import Reproducer, write_reproducer
+from ..findings.reproducer import Reproducer
 from ..findings.script import script_text
-from ..findings.shrinker import shrink
+from ..findings.shrunk_file import shrink_to_file
 from ..findings.standing import ledger_notes, standing_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
 from ..judging.plainest import plainest
-from ..judging.repeats import FLAKY, judge_again, rate_text
-from ..judging.verdict import Verdict, judge, lines_of
+from ..judging.repeats import FLAKY, judge_again
+from ..judging.verdict import Verdict, judge
 from ..targets.builtin import load_other
 from ..targets.target import CLAIMABLE, Target, TargetError
+from .blame import UNSTEADY
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .confidence import Bounds, failure_bounds
@@ -35,7 +35,7 @@ from .corpus import add_to_corpus
 from .coverage import never_together, pair_matrix, unpack
 from .run_folder import RunFolder
 from .settings import Settings
-from .shard import UNSTEADY, run_batches
+from .shard import run_batches
 from .source_coverage import read_source_coverage
 from .summary import CaseRange, CorpusUse, Finding, LedgerNote, Summary, write_summary
 from .tally import Tally
@@ -169,18 +169,19 @@ def _finding(
 ) -> Finding:
     """Shrink the first case of ``signature`` and write it; an unsteady one is kept as it is."""
     sighting = tally.findings[signature]
-    case = source.at(sighting.first_index)
-    if target.domains != CLAIMABLE and not signature.startswith((UNSTEADY, FLAKY)):
+    original = _original(settings, folder, sighting.first_index, signature, source)
+    case, company = original.case, original.company
+    steady = not company.size and not signature.startswith((UNSTEADY, FLAKY))
+    if target.domains != CLAIMABLE and steady:
         case, _ = plainest(case, judge(case, target, reference), target, reference)
-    original = describe(settings, case, sighting.first_index, signature, ())
-    if sighting.first_index < 0:
-        original = replace(original, note=f"from the corpus {settings.corpus}")
+        original = replace(original, case=case)
     finding = Finding(
         signature=signature,
         count=sighting.count,
         first_index=sighting.first_index,
         file=_from_here(folder.record(original)),
         folder=str(folder.finding(signature).relative_to(folder.root)),
+        lines=original.mismatches,
         reproducer=original,
     )
     if signature.startswith(UNSTEADY):
@@ -188,10 +189,13 @@ def _finding(
     third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
     small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
-    _, verdict = judge_again(signature, small.case, target, reference)
-    died, flaky = signature.startswith(CRASH), signature.startswith(FLAKY)
-    script = "" if flaky else _write_script(folder, small, target, reference, verdict)
-    alone = "" if died or flaky else who_stands_alone(small.case, target, reference, third)
+    _, verdict = judge_again(signature, small.case, target, reference, small.company)
+    script = alone = ""
+    shows = steady and not verdict.agrees
+    if shows:
+        script = _write_script(folder, small, target, reference, verdict)
+    if shows and not signature.startswith(CRASH):
+        alone = who_stands_alone(small.case, target, reference, third)
     return replace(
         finding,
         file=_from_here(path),
@@ -201,6 +205,17 @@ def _finding(
         reproducer=small,
         explanation=None if verdict.agrees else explain(small.case, verdict),
     )
+
+
+def _original(
+    settings: Settings, folder: RunFolder, index: int, signature: str, source: CaseSource
+) -> Reproducer:
+    """The case of ``signature`` to begin with: the first, or as recorded where it needs others."""
+    found = describe(settings, source.at(index), index, signature, ())
+    if signature.startswith(UNSTEADY) or folder.has_company(signature):
+        found = folder.originals()[signature]
+    note = f"from the corpus {settings.corpus}" if found.index < 0 else ""
+    return replace(found, note=note)
 
 
 def _write_script(
@@ -223,33 +238,3 @@ def _from_here(path: Path) -> str:
     """``path`` as a person in the current folder would type it."""
     here = Path.cwd()
     return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(here) else str(path)
-
-
-def shrink_to_file(
-    original: Reproducer,
-    target: Target,
-    reference: Target | None,
-    path: Path,
-    budget_seconds: float,
-) -> Reproducer:
-    """Shrink a finding, pinned to its signature; the best so far is always in ``path``.
-
-    A flaky one has to fail once in all the runs that it is given.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    signature, wanted = original.signature, original.signature.removeprefix(FLAKY)
-
-    def still_fails(case: Case) -> bool:
-        return judge_again(signature, case, target, reference)[1].signature == wanted
-
-    def keep(case: Case) -> None:
-        write_reproducer(path, replace(original, case=case, mismatches=()))
-
-    result = shrink(original.case, still_fails, budget_seconds=budget_seconds, on_better=keep)
-    case, verdict = judge_again(signature, result.case, target, reference)
-    lines = lines_of(verdict)
-    if signature != wanted:
-        lines = (rate_text(case, target, reference), *lines)
-    best = replace(original, case=case, mismatches=lines)
-    write_reproducer(path, best)
-    return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from kv_canary_fuzz.strategies.case import Case
@@ -20,6 +21,9 @@ CASES_PER_DEVICE_PROCESS = 65536
 """A process on a device takes seconds to start: it has the device's context to make."""
 
 LEAST_BYTES = 16 * 2**20
+MOST_EARLIER = 1024
+"""Cases that are remembered of those that a process ran."""
+
 TRIES = 3
 """How often a process that was killed from outside is replaced before its case is blamed."""
 
@@ -48,6 +52,13 @@ class Isolation:
         self._arena: SharedMemory | None = None
         self._process: Disposable | None = None
         self._batch: Batch | None = None
+        self._ran: deque[tuple[Case, ...]] = deque()
+        self._earlier: tuple[tuple[Case, ...], ...] = ()
+
+    def earlier(self) -> tuple[Case, ...]:
+        """What its process had run before the batch that was begun last: the last MOST_EARLIER."""
+        cases = [case for batch in self._earlier for case in batch]
+        return tuple(cases[-MOST_EARLIER:])
 
     def begin(self) -> None:
         """Let the target be loaded meanwhile."""
@@ -65,7 +76,10 @@ class Isolation:
     def start(self, batch: Batch) -> None:
         """Begin to run the batch, whose bytes are in the arena. Raises TargetError."""
         self._batch = batch
-        self._living().ask(RunCases(batch.cases))
+        process = self._living()
+        self._earlier = tuple(self._ran)
+        process.ask(RunCases(batch.cases))
+        self._remember(batch.cases)
 
     def finish(self) -> tuple[Run, Bytes]:
         """Wait for the batch that was begun: what its steps did, and its bytes.
@@ -112,11 +126,18 @@ class Isolation:
             self.let_go()
         if self._process is None:
             assert self._arena is not None
+            self._ran.clear()
             self._process = Disposable(self._nursery, self._arena, self._deadline, self._gpu)
         return self._process
 
+    def _remember(self, cases: tuple[Case, ...]) -> None:
+        self._ran.append(cases)
+        while sum(map(len, self._ran)) - len(self._ran[0]) >= MOST_EARLIER:
+            self._ran.popleft()
+
     def _ask(self, request: Request, cases: int = 0) -> Ended | Loss:
         self._living().ask(request)
+        self._remember(request.cases if isinstance(request, RunCases) else (request.case,))
         return self._answer(cases)
 
     def _answer(self, cases: int) -> Ended | Loss:
