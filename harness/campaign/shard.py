@@ -15,6 +15,7 @@ from ..isolation.loading import load_isolated, load_isolated_reference
 from .blame import Blame
 from .case_source import CaseSource
 from .coverage import Coverage, pack
+from .hold import Hold
 from .run_folder import InFlight, RunFolder
 from .settings import Settings, Shard
 from .tally import Pace, Tally
@@ -40,6 +41,7 @@ def run_batches(
     source = CaseSource(settings, folder)
     coverage = Coverage()
     quarantine = quarantine_of(settings.ledger, target.name)
+    hold = Hold(folder, target)
     tally = Tally(paces=[Pace()])
     blame = Blame(settings, fuzzer, target, reference, folder, tally)
     started = monotonic()
@@ -49,13 +51,16 @@ def run_batches(
         fuzzer.prepare()
         folder.mark_in_flight(InFlight(batch.start, len(batch)))
         cases = [source.at(index) for index in batch]
-        kept = quarantine.launched(cases)
+        allowed = quarantine.launched(cases)
+        hold.look()
+        kept = [k for k in allowed if not hold.keeps(cases[k])]
         cases, indices = [cases[k] for k in kept], [batch[k] for k in kept]
         failing, deaths = fuzzer.failing(cases), fuzzer.deaths
         if failing:
             blame.sort_out(cases, indices, failing, deaths, fuzzer.earlier())
         tally.cases += len(cases)
-        tally.quarantined += len(batch) - len(cases)
+        tally.quarantined += len(batch) - len(allowed)
+        tally.held_back += len(allowed) - len(kept)
         cover(tally, coverage, cases, indices)
         tally.last = batch.start
         tally.seconds = monotonic() - started
