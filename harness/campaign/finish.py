@@ -94,6 +94,7 @@ def finish(
         versions=versions(target.name),
         quarantined=tally.quarantined,
         held_back=tally.held_back,
+        outgrown=tally.outgrown,
         lost=lost,
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),

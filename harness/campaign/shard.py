@@ -62,6 +62,7 @@ def run_batches(
         tally.quarantined += len(batch) - len(allowed)
         tally.held_back += len(allowed) - len(kept)
         cover(tally, coverage, cases, indices)
+        tally.outgrown = fuzzer.outgrown()
         tally.last = batch.start
         tally.seconds = monotonic() - started
         tally.paces[0].add(len(cases), time())

@@ -106,6 +106,10 @@ class Fuzzer:
         isolation = self._target.isolation
         return () if isolation is None else isolation.earlier()
 
+    def outgrown(self) -> int:
+        """Processes of isolated targets that were replaced because their memory had grown."""
+        return sum(side.outgrown for side in self._isolated())
+
     def prepare(self) -> None:
         """Let isolated targets be loaded while cases are made."""
         for side in self._isolated():

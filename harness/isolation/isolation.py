@@ -12,6 +12,7 @@ from ..execution.execution import Run
 from ..execution.outcome import Death, Raised
 from .deadline import Deadline
 from .disposable import KILLED, Disposable, Loss
+from .growth import Growth
 from .nursery import Nursery
 from .protocol import Ended, Request, RunCases, RunSteps
 from .shared import SharedMemory
@@ -42,7 +43,8 @@ class Isolation:
     """Runs one target's cases in processes that may die; whoever dies is replaced.
 
     One batch or one case is in work at a time, and its bytes lie in `arena`. ``gpu`` is the number
-    of the one that is current in those processes.
+    of the one that is current in those processes. ``outgrown`` counts those that were let go
+    because they had taken much more memory than at first, before one died of it.
     """
 
     def __init__(self, nursery: Nursery, deadline: Deadline, gpu: int | None = None) -> None:
@@ -52,6 +54,8 @@ class Isolation:
         self._arena: SharedMemory | None = None
         self._process: Disposable | None = None
         self._batch: Batch | None = None
+        self._growth: Growth | None = None
+        self.outgrown = 0
         self._ran: deque[tuple[Case, ...]] = deque()
         self._earlier: tuple[tuple[Case, ...], ...] = ()
 
@@ -124,10 +128,14 @@ class Isolation:
         most = CASES_PER_PROCESS if self._gpu is None else CASES_PER_DEVICE_PROCESS
         if self._process is not None and self._process.served >= most:
             self.let_go()
+        if self._growth is not None and self._process is not None and self._growth.passed():
+            self.outgrown += 1
+            self.let_go()
         if self._process is None:
             assert self._arena is not None
             self._ran.clear()
             self._process = Disposable(self._nursery, self._arena, self._deadline, self._gpu)
+            self._growth = Growth(self._process.process) if self._nursery.bounded else None
         return self._process
 
     def _remember(self, cases: tuple[Case, ...]) -> None:

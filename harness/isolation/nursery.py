@@ -45,6 +45,11 @@ class Nursery:
         self._side: socket.socket | None = None
         self._ready = False
 
+    @property
+    def bounded(self) -> bool:
+        """Whether its processes may take so much memory and no more."""
+        return self._brief.heap is not None
+
     def begin(self) -> None:
         """Start the zygote, if there is none, and do not wait for it."""
         if self._side is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import signal
@@ -25,7 +26,7 @@ FAULTS = (
         "allocate",
         "tensor",
     ),
-    *("killed", "cuda", "miscount", "rarely"),
+    *("killed", "cuda", "miscount", "rarely", "remember", "recall", "astray"),
 )
 TOKENS = {name: 1001 + number for number, name in enumerate(FAULTS)}
 """The token of a write's first entry that asks for a fault."""
@@ -72,6 +73,13 @@ def misbehave(fault: str, arguments: dict[str, Any]) -> None:
         arguments["input_ids"].new_empty(1 << 40)
     elif fault == "cuda":
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    elif fault == "remember":
+        met["to be recalled"] += 1
+    elif fault == "recall" and met["to be recalled"] >= 2:
+        arguments["context"].slot_run_counter.add_(1)
+    elif fault == "astray":
+        buffer = arguments["context"].canary_buf
+        ctypes.memset(buffer.data_ptr() + buffer.nbytes + 2000, 0xA5, 16)
     elif fault == "sometimes":
         launches[0] = (launches[0] + 1) % 3
         if launches[0] == 0:
