@@ -28,6 +28,9 @@ by itself, in its batch, or behind those that its process had run before."""
 
 TOO_MANY = "it differs in company, but of more cases than a file holds"
 
+RARE_RUNS = 10 * MOST_RUNS
+"""Runs of all cases together that did not differ again, in one process of a campaign."""
+
 SURE = 3
 """Cases of a signature that are run again and again; those behind them fail twice to be counted."""
 
@@ -51,6 +54,7 @@ class Blame:
         self._folder = folder
         self._tally = tally
         self._suspects = Suspects(target, reference)
+        self._left = RARE_RUNS
 
     def sort_out(
         self,
@@ -106,6 +110,9 @@ class Blame:
         """The finding as a flaky one, if its case fails when it is run very often."""
         _renew(self._fuzzer, self._target)
         for case in repeats(found.case, self._target, MOST_RUNS):
+            if self._left <= 0:
+                break
+            self._left -= 1
             verdict = judge(case, self._target, self._reference)
             if not verdict.agrees:
                 return replace(
@@ -131,9 +138,10 @@ def diagnosis(
     processes, is flaky. A case that died alone, in the batch and when it was judged, is not run any
     more, nor is one whose signature is of ``sure`` already, fresh process or not.
     """
-    plain_case, plain = plainest(case, judge(case, target, reference), target, reference)
-    if plain.signature in sure:
-        return plain.signature, plain, plain_case
+    if death is None:
+        plain_case, plain = plainest(case, judge(case, target, reference), target, reference)
+        if plain.signature in sure:
+            return plain.signature, plain, plain_case
     fuzzer.close()
     verdict = judge(case, target, reference)
     plain_case, plain = plainest(case, verdict, target, reference)

@@ -23,7 +23,7 @@ from ..findings.standing import ledger_notes, standing_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
 from ..judging.plainest import plainest
-from ..judging.repeats import FLAKY, judge_again
+from ..judging.repeats import FLAKY, REPEATS, judge_again
 from ..judging.verdict import Verdict, judge
 from ..targets.builtin import load_other
 from ..targets.target import CLAIMABLE, Target, TargetError
@@ -191,7 +191,7 @@ def _finding(
     third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
     small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
-    _, verdict = judge_again(signature, small.case, target, reference, small.company)
+    _, verdict = judge_again(signature, small.case, target, reference, small.company, REPEATS)
     script = alone = ""
     shows = steady and not verdict.agrees
     if shows:

@@ -7,7 +7,6 @@ write into the memory of another case. Every trial is one batch in a fresh proce
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
@@ -25,14 +24,12 @@ from ..targets.target import Target
 RUNS = 3
 """Times in a row that a batch must show a difference which is to be put down to it."""
 
-SECONDS = 60.0
-"""For the searches of one process of a campaign together."""
-
-DROP_SECONDS = 10.0
-"""For leaving out those of the others that are not needed, before the finding is recorded."""
+TRIALS, DEVICE_TRIALS = 600, 20
+"""For the searches of one process of a campaign together. A trial takes about a tenth of a second,
+on a device seconds, since that has its context to make."""
 
 NOT_AGAIN = "it agrees alone, in its batch, and behind the last {} cases of its process"
-NOT_TRIED = "whether its batch shows it again was not tried: the time for that is used up"
+NOT_TRIED = "whether its batch shows it again was not tried: the trials for that are used up"
 
 
 class Named(NamedTuple):
@@ -44,13 +41,17 @@ class Named(NamedTuple):
     verdict: Verdict
 
 
+class _UsedUp(Exception):
+    """There are no trials left."""
+
+
 class Suspects:
     """Looks among the cases of one batch after another for who makes a case of it differ."""
 
     def __init__(self, target: Target, reference: Target | None) -> None:
         self._target = target
         self._reference = reference
-        self._left = SECONDS
+        self._left = TRIALS if target.device == "cpu" else DEVICE_TRIALS
         self._cases: tuple[Case, ...] = ()
         self._earlier: tuple[Case, ...] = ()
         self._written: dict[int, Named] = {}
@@ -67,13 +68,10 @@ class Suspects:
             return self._written[position]
         if (known := self._as_before(position)) is not None:
             return known
-        if self._left <= 0:
-            return NOT_TRIED
-        started = monotonic()
         try:
             named = self._find(position)
-        finally:
-            self._left -= monotonic() - started
+        except _UsedUp:
+            return NOT_TRIED
         if named is None:
             return NOT_AGAIN.format(len(self._earlier))
         if not named.company.silent:
@@ -82,6 +80,8 @@ class Suspects:
 
     def _as_before(self, position: int) -> Named | None:
         """The case behind others that made one before it differ, if it differs there alike."""
+        if self._left <= 0 and self._target.device != "cpu":  # where a process takes seconds
+            return None
         case = self._cases[position]
         for signature, company in self._known.items():
             verdict = judge_in_company(case, company, self._target, self._reference)
@@ -106,12 +106,13 @@ class Suspects:
         return all(self._differs(case, company) for _ in range(RUNS))
 
     def _differs(self, case: Case, company: Company) -> bool:
+        self._count_trial()
         return differs_in_company(case, company, self._target, self._reference)
 
     def _needed(self, position: int, company: Company) -> Named | None:
         """The case with those of its company without which it agrees."""
         case = self._cases[position]
-        company = drop_others(case, company, self._differs, budget_seconds=DROP_SECONDS)
+        company = drop_others(case, company, self._differs, left=lambda: self._left)
         verdict = judge_in_company(case, company, self._target, self._reference)
         return None if verdict.agrees else Named(case, position, company, verdict)
 
@@ -154,8 +155,14 @@ class Suspects:
         self._written |= dict.fromkeys(set.intersection(*written), named)
         return named
 
+    def _count_trial(self) -> None:
+        if self._left <= 0:
+            raise _UsedUp
+        self._left -= 1
+
     def _changed(self, launching: Sequence[int]) -> set[int]:
         """Whose bytes change of those cases that are silent, where the others launch."""
+        self._count_trial()
         loud = set(launching)
         batch = lay_out_batch(
             [case if k in loud else silenced(case) for k, case in enumerate(self._cases)]

@@ -68,11 +68,13 @@ def shrink_in_company(
 
 
 def drop_others(
-    case: Case, company: Company, still_fails: StillFails, *, budget_seconds: float
+    case: Case, company: Company, still_fails: StillFails, *, left: Callable[[], float]
 ) -> Company:
-    """The company, in which ``case`` fails, without those that are not needed for that."""
-    end = time.monotonic() + budget_seconds
-    group = _Group(case, company, still_fails, _ignore, lambda: end - time.monotonic())
+    """The company, in which ``case`` fails, without those that are not needed for that.
+
+    As far as it gets while there is something ``left`` of a budget.
+    """
+    group = _Group(case, company, still_fails, _ignore, left)
     with suppress(OutOfBudget):
         _drop(group)
     return group.company

@@ -143,6 +143,11 @@ class Planned:
         self._plan[place.key] = fault
         return place.index
 
+    def faults_of(self, case: Case) -> set[str]:
+        """What goes wrong in the launches of a case."""
+        keys = [self._key(step) for step in case.steps if isinstance(step, WriteStep)]
+        return {self._plan[key] for key in keys if key in self._plan}
+
     def put_everywhere(self, fault: str) -> None:
         """Let every write launch have it."""
         self._plan["every launch"] = fault

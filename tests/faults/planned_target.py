@@ -52,10 +52,9 @@ def launch_canary_write_kernel(**arguments: Any) -> None:
     _kernels.launch_canary_write_kernel(**arguments)
     columns = (arguments[name] for name in ("input_ids", "positions", "out_cache_loc"))
     fault = plan().get(key_of(*(column.numpy().tobytes() for column in columns)))
-    if "every launch" in plan():
-        fault = plan()["every launch"]
-    if fault is not None:
-        misbehave(fault, arguments)
+    for one in (plan().get("every launch"), fault):
+        if one is not None:
+            misbehave(one, arguments)
 
 
 def misbehave(fault: str, arguments: dict[str, Any]) -> None:
