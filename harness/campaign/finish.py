@@ -12,18 +12,19 @@ from msgspec.structs import replace
 from kv_canary_fuzz.strategies.features.features import expected_features
 
 from ..atomic_file import write_atomically
+from ..execution.fuzzer import Fuzzer
 from ..execution.outcome import CRASH
 from ..explaining.explain import explain
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe, versions
 from ..findings.reproducer import Reproducer
 from ..findings.script import script_text
-from ..findings.shrunk_file import shrink_to_file
+from ..findings.shrunk_file import shrink_and_judge
 from ..findings.standing import ledger_notes, standing_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
 from ..judging.plainest import plainest
-from ..judging.repeats import FLAKY, REPEATS, judge_again
+from ..judging.repeats import FLAKY
 from ..judging.verdict import Verdict, judge
 from ..targets.builtin import load_other
 from ..targets.target import CLAIMABLE, Target, TargetError
@@ -42,6 +43,9 @@ from .tally import Tally
 from .timing import timing_of
 
 Tell = Callable[[str], None]
+
+USUAL_CASES = 64
+"""Cases of a batch from which a deadline is learned."""
 
 MOST_TRACED = 5000
 """So many cases of a campaign are looked at for basic blocks that the corpus does not reach."""
@@ -63,6 +67,8 @@ def finish(
     source = CaseSource(settings, folder)
     ledger = Ledger() if settings.ledger is None else read_ledger(Path(settings.ledger))
     findings = []
+    if any("hang" in signature for signature in tally.findings):
+        _learn_deadline(settings, source, target)
     for signature in sorted(tally.findings):
         tell(f"shrinking {signature}")
         found = _finding(settings, folder, tally, signature, source, target, reference)
@@ -112,6 +118,19 @@ def _run_lost_batches(settings: Settings, folder: RunFolder, tally: Tally) -> tu
         tally.add(run_batches(settings, [again], folder, report=_ignore))
     folder.clear_lost_batches()
     return tuple(CaseRange(batch.first, batch.count) for batch in lost)
+
+
+def _learn_deadline(settings: Settings, source: CaseSource, target: Target) -> None:
+    """Run the first cases again, so that a launch that sleeps is given what launches take here.
+
+    Nothing is known of that before, and a first launch is granted ten times as much.
+    """
+    fuzzer = Fuzzer(target)
+    for first in (0, USUAL_CASES):
+        indices = range(first, min(first + USUAL_CASES, settings.cases or first + USUAL_CASES))
+        if indices and target.isolation is not None:
+            fuzzer.failing([source.at(index) for index in indices])
+    fuzzer.close()
 
 
 def _ignore(_: Tally) -> None:
@@ -190,8 +209,7 @@ def _finding(
         return finding
     third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
-    small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
-    _, verdict = judge_again(signature, small.case, target, reference, small.company, REPEATS)
+    small, verdict = shrink_and_judge(original, target, reference, path, settings.shrink_seconds)
     script = alone = ""
     shows = steady and not verdict.agrees
     if shows:

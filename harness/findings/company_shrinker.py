@@ -124,9 +124,16 @@ class _Group:
 
 def _drop(group: _Group) -> None:
     """Remove as many of the others as possible."""
-    company = group.company
-    spans = [(k, k + 1) for k in range(company.size)]
-    remove(spans, lambda gone: group.attempt(group.case, company.without(_positions(gone))))
+    before = None
+    while before != group.company.size:
+        company = group.company
+        before = company.size
+        spans = [(k, k + 1) for k in range(before)]
+        remove(spans, partial(_attempt_without, group, company))
+
+
+def _attempt_without(group: _Group, company: Company, gone: list[Span]) -> bool:
+    return group.attempt(group.case, company.without(_positions(gone)))
 
 
 def _positions(spans: list[Span]) -> set[int]:

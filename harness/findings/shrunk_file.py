@@ -11,7 +11,7 @@ from kv_canary_fuzz.strategies.case import Case
 from ..judging.company import Company
 from ..judging.repeats import FLAKY, REPEATS, judge_again, rate_text
 from ..judging.together import company_line, judge_in_company
-from ..judging.verdict import lines_of
+from ..judging.verdict import Verdict, lines_of
 from ..targets.target import Target
 from .company_shrinker import shrink_in_company
 from .reproducer import Reproducer, write_reproducer
@@ -25,7 +25,18 @@ def shrink_to_file(
     path: Path,
     budget_seconds: float,
 ) -> Reproducer:
-    """Shrink a finding, pinned to its signature; the best so far is always in ``path``.
+    """Shrink a finding, pinned to its signature; the best so far is always in ``path``."""
+    return shrink_and_judge(original, target, reference, path, budget_seconds)[0]
+
+
+def shrink_and_judge(
+    original: Reproducer,
+    target: Target,
+    reference: Target | None,
+    path: Path,
+    budget_seconds: float,
+) -> tuple[Reproducer, Verdict]:
+    """`shrink_to_file`, and the verdict on what it comes to.
 
     A flaky one has to fail once in all the runs that it is given. One that fails in company is
     shrunk together with that.
@@ -52,7 +63,7 @@ def shrink_to_file(
         lines = (rate_text(case, target, reference), *lines)
     best = replace(original, case=case, mismatches=lines)
     write_reproducer(path, best)
-    return best
+    return best, verdict
 
 
 def _shrink_company_to_file(
@@ -61,7 +72,7 @@ def _shrink_company_to_file(
     reference: Target | None,
     path: Path,
     budget_seconds: float,
-) -> Reproducer:
+) -> tuple[Reproducer, Verdict]:
     def still_fails(case: Case, company: Company) -> bool:
         return judge_in_company(case, company, target, reference).signature == original.signature
 
@@ -75,4 +86,4 @@ def _shrink_company_to_file(
     lines = (company_line(result.company, verdict), *lines_of(verdict))
     best = replace(original, case=result.case, company=result.company, mismatches=lines)
     write_reproducer(path, best)
-    return best
+    return best, verdict
