@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..atomic_file import write_atomically
+from ..atomic_file import sweep, write_atomically
 from ..findings.reproducer import Reproducer, read_reproducer, write_reproducer
 
 CASE_SUFFIX = ".kvcase.json"
@@ -24,9 +24,12 @@ class InFlight(msgspec.Struct, frozen=True):
 
 
 def slug(signature: str) -> str:
-    """A folder name for a signature, readable and free of clashes."""
-    words = re.sub(r"[^A-Za-z0-9]+", "-", signature).strip("-").lower()[:60]
-    return f"{words}-{hashlib.sha256(signature.encode()).hexdigest()[:6]}"
+    """A file name for a signature, readable, and different from that of any other.
+
+    It is so where case does not tell names apart, too: 64 bits of a hash do.
+    """
+    words = re.sub(r"[^A-Za-z0-9]+", "-", signature).strip("-").lower()[:60] or "finding"
+    return f"{words}-{hashlib.sha256(signature.encode()).hexdigest()[:16]}"
 
 
 class RunFolder:
@@ -56,7 +59,6 @@ class RunFolder:
         folder = self.finding(reproducer.signature)
         name = reproducer.index if reproducer.index >= 0 else "of-the-corpus"
         path = folder / f"case-{name}{CASE_SUFFIX}"
-        folder.mkdir(parents=True, exist_ok=True)
         write_reproducer(path, reproducer)
         return path
 
@@ -146,6 +148,32 @@ class RunFolder:
 
     def clear_lost_batches(self) -> None:
         shutil.rmtree(self.root / "in-flight", ignore_errors=True)
+
+    @property
+    def lock(self) -> Path:
+        """Says which run is in the folder, and is locked while it is (see `tenancy`)."""
+        return self.root / "run.lock"
+
+    def clear_leftovers(self) -> list[str]:
+        """Delete what is of use to a run at work alone, and was left by one that was killed.
+
+        A line for each batch that was in flight then; findings, summary and report stay.
+        """
+        lines = [self._left_by(path) for path in sorted((self.root / "in-flight").glob("*.json"))]
+        for name in ("in-flight", "shards", "progress"):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        self.replayed.unlink(missing_ok=True)
+        for folder in (self.root, *self.findings.glob("*/")):
+            sweep(folder)
+        return lines
+
+    def _left_by(self, path: Path) -> str:
+        try:
+            batch = msgspec.json.decode(path.read_bytes(), type=InFlight)
+        except (OSError, msgspec.DecodeError):
+            return f"an earlier run was killed in this folder; {path.name} does not say over what"
+        last = batch.first + batch.count - 1
+        return f"an earlier run was killed in this folder, over its cases {batch.first} to {last}"
 
     def _in_flight_path(self, process: int) -> Path:
         return self.root / "in-flight" / f"{process}.json"

@@ -37,9 +37,10 @@ class Finding(Struct, frozen=True, kw_only=True):
     """One signature: how often it was met, and the files that replay it.
 
     ``file`` is the shrunk case, or the original where it cannot be shrunk, as a path from where
-    the run was started; ``folder`` is the finding's folder, from the run's. ``script`` is the text
-    of ``reproduce.py`` there, empty where there is none. ``alone`` names who stands alone among
-    target, reference and scalar model, where they vote. ``reproducer`` is what is in ``file``.
+    the run was started, and empty where neither could be written; ``folder`` is the finding's
+    folder, from the run's. ``script`` is the text of ``reproduce.py`` there, empty where there is
+    none. ``alone`` names who stands alone among target, reference and scalar model, where they
+    vote. ``reproducer`` is what is in ``file``.
     """
 
     signature: str
@@ -54,6 +55,13 @@ class Finding(Struct, frozen=True, kw_only=True):
     script: str = ""
     reproducer: Reproducer | None = None
     explanation: Explanation | None = None
+
+    @property
+    def replay(self) -> str:
+        """What replays it, as a command, or in words where no file of it could be written."""
+        if not self.file:
+            return "no file could be written; its text is in the run's output"
+        return f"kv-canary-fuzz replay {self.file}"
 
     @property
     def fails(self) -> bool:
@@ -114,8 +122,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     that the ledger kept from it. ``never_met`` names features of the domain that no case had,
     ``never_together`` those that others were never with, each pair once. ``bounds`` says how rarely
     cases fail, where nothing was found, and counts generated cases alone. ``lost`` has what worker
-    processes were running when they were killed, which was run again. ``interrupted`` says that it
-    ended before it was done.
+    processes were running when they were killed, which was run again. ``interrupted`` says that a
+    person ended it before it was done. ``unwritten`` has a line for each file that could not be
+    written, with which the run ended early.
     """
 
     format: Literal["kv-canary-fuzz run"] = FORMAT
@@ -137,6 +146,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     lost: tuple[CaseRange, ...] = ()
     interrupted: bool = False
     quarantined: int = 0
+    unwritten: tuple[str, ...] = ()
     timing: Timing
 
     @property
@@ -153,6 +163,18 @@ class Summary(Struct, frozen=True, kw_only=True):
     def gone(self) -> tuple[str, ...]:
         """The signatures that the ledger tolerates and that no longer happen: the run fails too."""
         return tuple(note.signature for note in self.ledger if note.outcome == "fixed")
+
+    @property
+    def shortcoming(self) -> str:
+        """Why the run is not whole, and what to do, in one line; empty where it is."""
+        if not self.unwritten:
+            return ""
+        more = len(self.unwritten) - 1
+        others = f" ({more} more like this)" if more else ""
+        return (
+            f"{self.unwritten[0]}{others}: the run is not whole; "
+            f"run it again with --seed {self.settings.seed} where there is room to write"
+        )
 
     @property
     def fails(self) -> bool:

@@ -87,7 +87,8 @@ def read_reproducer(path: Path) -> Reproducer:
 
 
 def write_reproducer(path: Path, reproducer: Reproducer) -> None:
-    """Write the file so that it is whole at any instant. Raises OSError."""
+    """Write the file, whole at any instant, and its folder if that is missing. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, encode_reproducer(reproducer))
 
 
