@@ -8,9 +8,12 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from kv_canary_fuzz.strategies.classify import MalformedCase, check_case
+
 from ..atomic_file import write_atomically
 from ..explaining.explanation import Explanation
 from ..findings.reproducer import Reproducer
+from ..reading import Unreadable, one_line, read_bounded
 from .confidence import Bounds
 from .coverage import PairMatrix
 from .settings import Settings
@@ -18,6 +21,8 @@ from .source_coverage import SourceCoverage
 
 FORMAT: Final = "kv-canary-fuzz run"
 VERSION: Final = 1
+MOST_BYTES = 64 * 2**20
+"""How long a ``run.json`` may be that is read."""
 
 Standing = Literal["new", "known", "back", "undefined"]
 """A finding that the ledger does not have, that it has, or that it says was fixed; undefined
@@ -191,11 +196,15 @@ def read_summary(path: Path) -> Summary:
     """The run in ``path``, a run's folder or its ``run.json``. Raises RunError."""
     file = path / "run.json" if path.is_dir() else path
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Summary)
-    except OSError as error:
-        raise RunError(f"{file}: cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise RunError(f"{file}: is no run: {error}") from None
+        found = msgspec.json.decode(read_bounded(file, MOST_BYTES), type=Summary)
+        for finding in found.findings:
+            if finding.reproducer is not None:
+                check_case(finding.reproducer.case)
+        return found
+    except Unreadable as error:
+        raise RunError(one_line(f"{file}: {error}")) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedCase) as error:
+        raise RunError(one_line(f"{file}: is no run: {error}")) from None
 
 
 def run_schema() -> dict[str, Any]:
