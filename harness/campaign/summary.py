@@ -8,14 +8,13 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from kv_canary_fuzz.strategies.classify import MalformedCase, check_case
-
 from ..atomic_file import write_atomically
 from ..explaining.explanation import Explanation
 from ..findings.reproducer import Reproducer
 from ..reading import Unreadable, one_line, read_bounded
 from .confidence import Bounds
 from .coverage import PairMatrix
+from .run_check import fault_in
 from .settings import Settings
 from .source_coverage import SourceCoverage
 
@@ -197,14 +196,14 @@ def read_summary(path: Path) -> Summary:
     file = path / "run.json" if path.is_dir() else path
     try:
         found = msgspec.json.decode(read_bounded(file, MOST_BYTES), type=Summary)
-        for finding in found.findings:
-            if finding.reproducer is not None:
-                check_case(finding.reproducer.case)
-        return found
+        fault = fault_in(found)
     except Unreadable as error:
         raise RunError(one_line(f"{file}: {error}")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedCase) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RunError(one_line(f"{file}: is no run: {error}")) from None
+    if fault:
+        raise RunError(one_line(f"{file}: is no run: {fault}"))
+    return found
 
 
 def run_schema() -> dict[str, Any]:
