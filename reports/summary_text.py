@@ -52,6 +52,9 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     lines += [_note_line(note) for note in summary.ledger if note.outcome != "met"]
     if summary.quarantined:
         lines.append(f"{summary.quarantined:,} cases not launched: the ledger quarantines them")
+    if summary.held_back:
+        why = "they have what killed a process before"
+        lines.append(f"{summary.held_back:,} cases not launched: {why}")
     lines += [f"not written: {line}" for line in summary.unwritten]
     report = f"{folder}/report.html"
     if not any(line.startswith(f"{report}: ") for line in summary.unwritten):

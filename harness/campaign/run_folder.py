@@ -6,6 +6,8 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -61,6 +63,13 @@ class RunFolder:
         path = folder / f"case-{name}{CASE_SUFFIX}"
         write_reproducer(path, reproducer)
         return path
+
+    def new_signatures(self, seen: set[str]) -> Iterator[str]:
+        """The signatures that were recorded since, by the names of their folders in ``seen``."""
+        for path in self.findings.glob(f"*/case-*{CASE_SUFFIX}"):
+            if path.parent.name not in seen:
+                seen.add(path.parent.name)
+                yield read_reproducer(path).signature
 
     def originals(self) -> dict[str, Reproducer]:
         """Of each signature the recorded case with the lowest index."""
@@ -154,18 +163,37 @@ class RunFolder:
         """Says which run is in the folder, and is locked while it is (see `tenancy`)."""
         return self.root / "run.lock"
 
-    def clear_leftovers(self) -> list[str]:
-        """Delete what is of use to a run at work alone, and was left by one that was killed.
+    def left_in_flight(self) -> list[str]:
+        """A line for each batch that an earlier run was killed over."""
+        return [self._left_by(path) for path in sorted((self.root / "in-flight").glob("*.json"))]
 
-        A line for each batch that was in flight then; findings, summary and report stay.
+    def make_way(self) -> list[str]:
+        """Make the folder what a run may begin in; a line about each thing that was there.
+
+        What is kept of an earlier run is moved into a folder of its own, and the rest deleted.
+        Raises OSError.
         """
-        lines = [self._left_by(path) for path in sorted((self.root / "in-flight").glob("*.json"))]
+        lines = self.left_in_flight()
         for name in ("in-flight", "shards", "progress"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         self.replayed.unlink(missing_ok=True)
-        for folder in (self.root, *self.findings.glob("*/")):
-            sweep(folder)
+        sweep(self.root)
+        kept = (self.findings, self.summary, self.report, self.sarif)
+        present = [path for path in kept if path.exists()]
+        if present:
+            for folder in self.findings.glob("*/"):
+                sweep(folder)
+            aside = self._unused("earlier")
+            aside.mkdir()
+            for path in present:
+                path.rename(aside / path.name)
+            lines.append(f"what an earlier run left is in {aside}")
         return lines
+
+    def _unused(self, stem: str) -> Path:
+        return next(
+            path for number in count(1) if not (path := self.root / f"{stem}-{number}").exists()
+        )
 
     def _left_by(self, path: Path) -> str:
         try:

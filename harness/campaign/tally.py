@@ -52,8 +52,9 @@ class Tally(Struct):
     ``pairs`` is a packed `coverage.Pairs`, ``reached`` holds the indices of cases that first met
     a pair of features in their process, ``paces`` has one entry for each process. ``last`` is the
     first case of the last batch that is counted. ``interrupted`` says that a person ended it.
-    ``quarantined`` counts the cases that were not launched. ``unwritten`` has a line for each file
-    that could not be written: what ends a process's part.
+    ``quarantined`` counts the cases that the ledger kept from being launched, ``held_back`` those
+    that a finding of this run did. ``unwritten`` has a line for each file that could not be
+    written: what ends a process's part.
     """
 
     cases: int = 0
@@ -66,6 +67,7 @@ class Tally(Struct):
     last: int | None = None
     interrupted: bool = False
     quarantined: int = 0
+    held_back: int = 0
     unwritten: list[str] = field(default_factory=list)
 
     def sight(self, signature: str, index: int, count: int = 1) -> None:
@@ -91,6 +93,7 @@ class Tally(Struct):
         self.paces += other.paces
         self.interrupted |= other.interrupted
         self.quarantined += other.quarantined
+        self.held_back += other.held_back
         self.unwritten += other.unwritten
 
     def progress(self) -> Tally:

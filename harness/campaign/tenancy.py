@@ -30,7 +30,7 @@ def new_run() -> str:
 class Tenancy:
     """One process's stay in a folder, until it leaves or ends.
 
-    ``leftovers`` are lines about what an earlier run left there that was killed; it is cleared.
+    ``leftovers`` are lines about what an earlier run left there, of which the folder is clear.
     Raises FolderTaken, and OSError where the folder cannot be made or written to.
     """
 
@@ -49,16 +49,12 @@ class Tenancy:
 
     def _enter(self, folder: RunFolder, run: str) -> None:
         if _lock_alone(self._file) and _named_in(self._file) != run:
-            self.leftovers = folder.clear_leftovers()
+            self.leftovers = folder.make_way()
             _name(self._file, run, folder)
         fcntl.flock(self._file, fcntl.LOCK_SH)
         other = _named_in(self._file)
         if other != run:  # it was there before, or came between the two locks
-            process = other.partition("-")[0]
-            raise FolderTaken(
-                f"run folder {folder.root} is in use by another run, that of process {process}; "
-                "wait for it, or give another folder (--out, in pytest --kv-out)"
-            )
+            raise _taken(folder, other)
 
 
 @contextmanager
@@ -71,6 +67,17 @@ def staying(folder: RunFolder, run: str) -> Iterator[Tenancy]:
         tenancy.leave()
 
 
+def check_free(folder: RunFolder) -> None:
+    """Raise FolderTaken where a run is in the folder; nothing in it is touched."""
+    try:
+        file = folder.lock.open("rb", buffering=0)
+    except OSError:
+        return
+    with file:
+        if not _lock_alone(file):
+            raise _taken(folder, _named_in(file))
+
+
 def run_in(folder: RunFolder) -> str:
     """The run that is, or was the last to be, in the folder; empty where there was none."""
     try:
@@ -78,6 +85,14 @@ def run_in(folder: RunFolder) -> str:
             return _named_in(file)
     except OSError:
         return ""
+
+
+def _taken(folder: RunFolder, run: str) -> FolderTaken:
+    return FolderTaken(
+        f"run folder {folder.root} is in use by another run, that of process "
+        f"{run.partition('-')[0]}; "
+        "wait for it, or give another folder (--out, in pytest --kv-out)"
+    )
 
 
 def _lock_alone(file: BinaryIO) -> bool:

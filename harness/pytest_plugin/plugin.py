@@ -22,7 +22,7 @@ from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
 from ..campaign.settings import DomainName, SettingsError
 from ..campaign.source_coverage import counting
-from ..campaign.tenancy import FolderTaken
+from ..campaign.tenancy import FolderTaken, check_free
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
@@ -203,22 +203,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
     plan = config.stash[PLAN]
-    if plan.folder.root.exists():
-        _enter(config, plan)
+    if not plan.is_in:
+        _look_at_folder(config, plan)
     watch = ProgressWatch(plan, lambda line: _say(config, line), _verbose(config))
     config.stash[WATCH] = watch
     watch.start()
 
 
-def _enter(config: pytest.Config, plan: CampaignPlan) -> None:
-    """Say what an earlier run left in the folder, or that another one is in it."""
+def _look_at_folder(config: pytest.Config, plan: CampaignPlan) -> None:
+    """Say what an earlier run was killed over, or that another one is in the folder."""
     try:
-        leftovers = plan.enter()
+        check_free(plan.folder)
     except FolderTaken as error:
         raise pytest.UsageError(str(error)) from error
-    except OSError as error:
-        raise pytest.UsageError(fault_of(error)) from error
-    for line in leftovers:
+    for line in plan.folder.left_in_flight():
         _say(config, line)
 
 

@@ -89,15 +89,10 @@ class CampaignPlan(Struct, frozen=True):
         """Whether what is in the folder is this run's."""
         return run_in(self.folder) == self.run
 
-    def enter(self) -> list[str]:
-        """Be in the folder until `leave`; lines about what an earlier run left.
-
-        Raises FolderTaken, and OSError where it cannot be written to.
-        """
-        if self.run in _TENANCIES:
-            return []
-        _TENANCIES[self.run] = tenancy = Tenancy(self.folder, self.run)
-        return tenancy.leftovers
+    def enter(self) -> None:
+        """Be in the folder until `leave`. Raises FolderTaken, and OSError where it is read-only."""
+        if self.run not in _TENANCIES:
+            _TENANCIES[self.run] = Tenancy(self.folder, self.run)
 
     def leave(self) -> None:
         if self.run in _TENANCIES:

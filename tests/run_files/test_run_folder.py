@@ -16,6 +16,7 @@ from kv_canary_fuzz.harness.campaign.run_folder import InFlight, RunFolder, slug
 from kv_canary_fuzz.harness.campaign.tenancy import (
     FolderTaken,
     Tenancy,
+    check_free,
     new_run,
     run_in,
     staying,
@@ -93,12 +94,13 @@ def test_when_a_run_is_killed_its_folder_is_free_and_what_it_left_is_named(
     tenant.wait()
     with staying(folder, run) as tenancy:
         assert tenancy.leftovers == [
-            "an earlier run was killed in this folder, over its cases 256 to 383"
+            "an earlier run was killed in this folder, over its cases 256 to 383",
+            f"what an earlier run left is in {folder.root / 'earlier-1'}",
         ]
         assert run_in(folder) == run
         assert folder.lost_batches() == []
-        assert sorted(path.name for path in folder.root.iterdir()) == ["findings", "run.lock"]
-        assert len(list(folder.findings.rglob("*.kvcase.json"))) == 1
+        assert sorted(path.name for path in folder.root.iterdir()) == ["earlier-1", "run.lock"]
+        assert len(list((folder.root / "earlier-1").rglob("*.kvcase.json"))) == 1
     with staying(folder, new_run()) as tenancy:
         assert tenancy.leftovers == []
 
@@ -128,19 +130,38 @@ def test_all_processes_of_a_run_are_in_its_folder_and_clear_nothing(tmp_path: Pa
         assert folder.lost_batches() == [InFlight(0, 128)]
 
 
-def test_a_finished_run_gives_way_to_the_next_and_keeps_its_findings(tmp_path: Path) -> None:
+def test_a_finished_run_gives_way_and_keeps_all_that_it_found(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    with staying(folder, "1-a"):
-        path = folder.record(FOUND)
-        for kept in (folder.summary, folder.report, folder.sarif):
-            write_atomically(kept, b"of the first run")
-        for gone in (folder.shard(0), folder.progress(0), folder.replayed):
-            write_atomically(gone, b"of the first run")
-    with staying(folder, "2-b") as tenancy:
-        assert tenancy.leftovers == []
-        assert read_reproducer(path) == FOUND
-        assert all(kept.exists() for kept in (folder.summary, folder.report, folder.sarif))
-        assert (folder.shards(), folder.shards_begun(), folder.replayed.exists()) == ([], [], False)
+    for number in (1, 2):
+        with staying(folder, f"{number}-a"):
+            path = folder.record(FOUND)
+            for kept in (folder.summary, folder.report, folder.sarif):
+                write_atomically(kept, b"of run %d" % number)
+            for gone in (folder.shard(0), folder.progress(0), folder.replayed):
+                write_atomically(gone, b"of run %d" % number)
+        with staying(folder, f"{number}-b") as tenancy:
+            earlier = tmp_path / f"earlier-{number}"
+            assert tenancy.leftovers == [f"what an earlier run left is in {earlier}"]
+            names = {path.name for path in tmp_path.iterdir()}
+            assert names == {"run.lock", *(f"earlier-{n}" for n in range(1, number + 1))}
+        moved = sorted(path.name for path in earlier.iterdir())
+        assert moved == ["findings", "findings.sarif", "report.html", "run.json"]
+        assert (earlier / "run.json").read_bytes() == b"of run %d" % number
+        assert read_reproducer(earlier / path.relative_to(tmp_path)) == FOUND
+
+
+def test_what_is_left_can_be_looked_at_before(
+    tenant: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(FolderTaken, match=f"that of process {tenant.pid};"):
+        check_free(folder)
+    tenant.kill()
+    tenant.wait()
+    check_free(folder)
+    check_free(RunFolder(tmp_path / "nowhere"))
+    assert len(folder.left_in_flight()) == 1
+    assert folder.lost_batches() == [InFlight(256, 128)]
 
 
 SIGNATURES = (
