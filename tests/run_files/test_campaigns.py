@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from kv_canary_fuzz.harness.campaign.run_folder import RunFolder
+from kv_canary_fuzz.harness.campaign.tenancy import FolderTaken, check_free
 from kv_canary_fuzz.harness.findings.reproducer import Reproducer, read_reproducer, write_reproducer
 from kv_canary_fuzz.strategies.case import Case
 
@@ -188,3 +190,43 @@ def test_of_two_campaigns_that_begin_in_one_folder_one_runs(tmp_path: Path) -> N
     assert len(refused.splitlines()) == 1
     found: dict[str, Any] = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (found["cases"], found["lost"]) == (6000, [])
+
+
+@pytest.mark.nightly
+def test_a_campaign_that_is_killed_leaves_whole_files_and_its_folder_free(
+    broken: list[str], tmp_path: Path
+) -> None:
+    """Its workers end with it; the next run says what was in flight and begins afresh."""
+    words = [*broken, "--workers", "2", "--out", "run"]
+    folder = RunFolder(tmp_path / "run")
+    killed = subprocess.Popen([*words, "--seconds", "300"], cwd=tmp_path, stderr=subprocess.PIPE)
+    with killed:
+        until = time.monotonic() + 120
+        while not folder.lost_batches() and time.monotonic() < until:
+            time.sleep(0.02)
+        killed.kill()
+    while True:
+        try:
+            check_free(folder)
+            break
+        except FolderTaken:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    check_folder(folder.root)
+    ran = subprocess.run(
+        [*words, "--cases", "256"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1, ran.stderr
+    assert ran.stdout.startswith("an earlier run was killed in this folder, over its cases ")
+    found = json.loads(folder.summary.read_bytes())
+    assert (found["cases"], found["lost"], found["unwritten"]) == (256, [], [])
+    check_folder(folder.root)
+
+
+@pytest.mark.nightly
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [*MAIN, "schema"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (ran.returncode, ran.stderr) == (2, "standard output: No space left on device\n")

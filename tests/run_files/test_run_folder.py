@@ -90,8 +90,12 @@ def test_when_a_run_is_killed_its_folder_is_free_and_what_it_left_is_named(
 ) -> None:
     folder, run = RunFolder(tmp_path / "run"), new_run()
     folder.record(FOUND)
+    with pytest.raises(FolderTaken, match=f"that of process {tenant.pid};"):
+        check_free(folder)
     tenant.kill()
     tenant.wait()
+    check_free(folder)
+    assert folder.lost_batches() == [InFlight(256, 128)]
     with staying(folder, run) as tenancy:
         assert tenancy.leftovers == [
             "an earlier run was killed in this folder, over its cases 256 to 383",
@@ -148,20 +152,6 @@ def test_a_finished_run_gives_way_and_keeps_all_that_it_found(tmp_path: Path) ->
         assert moved == ["findings", "findings.sarif", "report.html", "run.json"]
         assert (earlier / "run.json").read_bytes() == b"of run %d" % number
         assert read_reproducer(earlier / path.relative_to(tmp_path)) == FOUND
-
-
-def test_what_is_left_can_be_looked_at_before(
-    tenant: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    folder = RunFolder(tmp_path / "run")
-    with pytest.raises(FolderTaken, match=f"that of process {tenant.pid};"):
-        check_free(folder)
-    tenant.kill()
-    tenant.wait()
-    check_free(folder)
-    check_free(RunFolder(tmp_path / "nowhere"))
-    assert len(folder.left_in_flight()) == 1
-    assert folder.lost_batches() == [InFlight(256, 128)]
 
 
 SIGNATURES = (
