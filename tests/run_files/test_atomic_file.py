@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import html
 import os
 import random
 import select
@@ -14,15 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kv_canary_fuzz.harness.atomic_file import append, check_writable, sweep, write_atomically
 from kv_canary_fuzz.harness.campaign.corpus import add_to_corpus
 from kv_canary_fuzz.harness.campaign.run_folder import InFlight, RunFolder
 from kv_canary_fuzz.harness.campaign.summary import Summary, write_summary
 from kv_canary_fuzz.harness.findings.ledger import Ledger, LedgerEntry, write_ledger
-from kv_canary_fuzz.harness.findings.reproducer import Reproducer, write_reproducer
+from kv_canary_fuzz.harness.findings.reproducer import (
+    Reproducer,
+    encode_reproducer,
+    write_reproducer,
+)
 from kv_canary_fuzz.harness.findings.standing import update_ledger
+from kv_canary_fuzz.reports.markdown import markdown
+from kv_canary_fuzz.reports.page import report_html
 from kv_canary_fuzz.reports.publish import publish, render
+from kv_canary_fuzz.reports.sarif import sarif_of
+from kv_canary_fuzz.reports.summary_text import summary_lines
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.prng import case_at
 
@@ -88,6 +98,23 @@ def test_what_cannot_be_published_is_named(
         f"{tmp_path / 'report.html'}: File too large (2 more like this): the run is not whole; "
         "run it again with --seed 7 where there is room to write"
     )
+
+
+def test_a_finding_without_a_file_is_in_every_report(run_summary: Summary) -> None:
+    [finding] = run_summary.findings
+    lost = "run/findings/a/shrunk.kvcase.json: No space left on device"
+    run = replace(run_summary, findings=(replace(finding, file=""),), unwritten=(lost,))
+    why = "no file could be written; its text is in the run's output"
+    assert why in markdown(run)
+    assert run.shortcoming in html.unescape(report_html(run))
+    assert why in html.unescape(report_html(run))
+    [result] = sarif_of(run)["runs"][0]["results"]
+    assert result["message"]["text"].endswith(f"Replay: {why}")
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "run.json"
+    lines = summary_lines(run, "run")
+    assert finding.reproducer is not None
+    assert encode_reproducer(finding.reproducer).decode() in "\n".join(lines)
+    assert f"not written: {lost}" in lines
 
 
 @pytest.mark.parametrize("path", ["file/below", "/proc/self/nothing"])

@@ -68,7 +68,7 @@ def test_mutated_ledgers(tmp_path: Path) -> None:
     assert all(map(str.isprintable, refused))
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(2000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.nightly)])
 def test_mutated_runs(count: int, run_root: Path, run_summary: Summary, tmp_path: Path) -> None:
     """Refused in one line, or drawn and compared like any other."""
     rng, data = random.Random(count), (run_root / "run.json").read_bytes()
