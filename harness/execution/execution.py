@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -38,11 +39,25 @@ class Run:
         return self.rows.get((case, step), NO_ROWS)
 
 
-def run_target(target: Target, batch: Batch, memory: Memory) -> Run:
-    """Run every case of the batch, one after another, on ``memory``."""
+def _nothing(_: int) -> None:
+    pass
+
+
+def run_target(
+    target: Target, batch: Batch, memory: Memory, begin: Callable[[int], None] = _nothing
+) -> Run:
+    """Run every case of the batch, one after another, on ``memory``.
+
+    ``begin`` is called with the number of each case before its first step. Where launches end later
+    than they return, nothing here waits for them, but for whether the replays of graphs agree,
+    which is asked behind the last case.
+    """
     run = Run()
     played = []
-    for case, layout, base in zip(batch.cases, batch.layouts, batch.bases, strict=True):
+    for index, (case, layout, base) in enumerate(
+        zip(batch.cases, batch.layouts, batch.bases, strict=True)
+    ):
+        begin(index)
         binder = Binder(case, layout, memory, base)
         if target.set_schedule is not None:
             target.set_schedule(case.schedule)

@@ -20,6 +20,7 @@ from ..execution.layout import Layout
 from ..execution.outcome import Raised
 from ..execution.stepping import Stepper
 from ..execution.tensors import Memory
+from ..targets.devices import synchronizer
 from ..targets.target import Launcher, Target
 from .protocol import (
     BareRequest,
@@ -72,7 +73,7 @@ def serve(places: Places, target: Target) -> None:
     connection = Connection(places.connection)
     progress = SharedMemory(PROGRESS_BYTES, places.progress).words
     arena = SharedMemory(places.arena_bytes, places.arena)
-    worker = _Worker(watched(target, progress), arena, progress)
+    worker = _Worker(target, arena, progress)
     while True:
         try:
             request = decode_request(connection.recv_bytes())
@@ -90,31 +91,36 @@ def serve(places: Places, target: Target) -> None:
 
 
 class _Worker:
+    """Has the target launch by launch, and another one that waits for each launch to end."""
+
     def __init__(self, target: Target, arena: SharedMemory, progress: Words) -> None:
-        self._target = target
+        self._wait = awaited(synchronizer(target))
+        self._target = watched(target, progress, _nothing)
+        self._stepwise = watched(target, progress, self._wait)
         self._arena = arena
         self._progress = progress
 
     def answer(self, request: BareRequest) -> Ended:
         match request:
-            case RunBareCases(cases):
-                return Ended(self._run(lay_out_batch(cases)))
+            case RunBareCases(cases, stepwise):
+                return Ended(self._run(lay_out_batch(cases), stepwise=stepwise))
             case RunBareSteps(case):
                 return Ended(self._run_steps(case))
 
-    def _run(self, batch: Batch) -> Outcomes:
+    def _run(self, batch: Batch, *, stepwise: bool) -> Outcomes:
         memory = self._memory(batch.size)
-        raised = []
-        for position, case in enumerate(batch.cases):
+
+        def begin(position: int) -> None:
+            if stepwise:
+                self._wait()
             self._progress[CASE] = position
-            layout, base = batch.layouts[position], batch.bases[position]
-            alone = Batch(cases=(case,), layouts=(layout,), bases=(base,), size=batch.size)
-            self._fence(batch.size, layout, base)
-            for (_, step), outcome in run_target(self._target, alone, memory).raised.items():
-                raised.append((position, step, *_text(outcome)))
+            self._fence(batch.size, batch.layouts[position], batch.bases[position])
+
+        run = run_target(self._stepwise if stepwise else self._target, batch, memory, begin)
+        self._wait()
         self._fence(batch.size)
-        self._bring_back(memory, batch.size)
-        return tuple(raised)
+        memory.read_into(self._arena.bytes[: batch.size])
+        return tuple((*key, *_text(outcome)) for key, outcome in run.raised.items())
 
     def _run_steps(self, case: Case) -> Outcomes:
         batch = lay_out_batch([case])
@@ -122,7 +128,7 @@ class _Worker:
         memory = self._memory(size)
         self._progress[CASE] = 0
         self._fence(size * (len(case.steps) + 1))  # an earlier batch may have closed more
-        stepper = Stepper(case, layout, self._target, memory)
+        stepper = Stepper(case, layout, self._stepwise, memory)
         raised = []
         for number in range(len(case.steps)):
             self._progress[STEP] = number
@@ -130,8 +136,9 @@ class _Worker:
             outcome = stepper.advance(number)
             if outcome is not None:
                 raised.append((0, number, *_text(outcome)))
+            self._wait()
             self._fence(size)
-            self._bring_back(memory, size)
+            memory.read_into(self._arena.bytes[:size])
             place = slice(size * (number + 1), size * (number + 2))
             self._arena.bytes[place] = self._arena.bytes[:size]
         return tuple(raised)
@@ -149,34 +156,46 @@ class _Worker:
     def _memory(self, size: int) -> Memory:
         return Memory(self._arena.bytes[:size], self._target.device)
 
-    def _bring_back(self, memory: Memory, size: int) -> None:
-        """Where the tensors live elsewhere, copy them to where the other side looks."""
-        if self._target.device != "cpu":
-            self._arena.bytes[:size] = memory.read(0, size)
 
-
-def watched(target: Target, progress: Words) -> Target:
-    """The target with launchers that say where they are, and that end on a fatal error."""
-    synchronize = _synchronize if target.device.startswith("cuda") else None
+def watched(target: Target, progress: Words, wait: Callable[[], None]) -> Target:
+    """The target with launchers that say where they are, ``wait``, and end on a fatal error."""
     return replace(
         target,
-        write=_watched(target.write, WRITE, progress, synchronize),
-        verify=_watched(target.verify, VERIFY, progress, synchronize),
+        write=_watched(target.write, WRITE, progress, wait),
+        verify=_watched(target.verify, VERIFY, progress, wait),
     )
 
 
-def _watched(
-    launcher: Launcher, kind: int, progress: Words, synchronize: Callable[[], None] | None
-) -> Launcher:
+def _watched(launcher: Launcher, kind: int, progress: Words, wait: Callable[[], None]) -> Launcher:
+    sentence = _Sentence()
+
     def launch(**arguments: Any) -> None:
         progress[LAUNCH] = kind
         progress[COUNT] += 1
-        with _Sentence():
+        with sentence:
             launcher(**arguments)
-            if synchronize is not None:
-                synchronize()
+            wait()
 
     return launch
+
+
+def awaited(synchronize: Callable[[], None] | None) -> Callable[[], None]:
+    """Waits for what was launched; whatever has gone wrong with it ends the process."""
+    if synchronize is None:
+        return _nothing
+
+    def wait() -> None:
+        try:
+            synchronize()
+        except Exception as error:
+            line = _line(error)
+            raise _Doom(_fatal_kind(line), line) from None
+
+    return wait
+
+
+def _nothing() -> None:
+    pass
 
 
 class _Sentence:
@@ -191,18 +210,18 @@ class _Sentence:
         if isinstance(error, (SystemExit, KeyboardInterrupt)):
             raise _Doom("exit", f"{type(error).__name__} {error}".strip()) from None
         if isinstance(error, Exception) and not isinstance(error, ValueError):
-            line = " ".join(str(error).split())[:400]
-            fatal = "CUDA" in line or "can't allocate memory" in line
-            if fatal:
-                found = (kind for words, kind in _CUDA_KINDS.items() if words in line)
-                raise _Doom(next(found, "CUDA error"), line) from None
+            line = _line(error)
+            if "CUDA" in line or "can't allocate memory" in line:
+                raise _Doom(_fatal_kind(line), line) from None
 
 
-def _synchronize() -> None:
-    import torch
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]
 
-    if not torch.cuda.is_current_stream_capturing():
-        torch.cuda.synchronize()
+
+def _fatal_kind(line: str) -> str:
+    named = (kind for words, kind in _CUDA_KINDS.items() if words in line)
+    return next(named, "CUDA error" if "CUDA" in line else "device error")
 
 
 def _text(outcome: Raised) -> tuple[str, str]:

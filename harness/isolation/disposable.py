@@ -22,6 +22,7 @@ from .shared import COUNT, LAUNCH_NAMES, PROGRESS_BYTES, Log, SharedMemory
 from .zygote import Fork
 
 LOOK_SECONDS = 0.2
+HANG = "hang"
 KILLED = "killed"
 """The kind of a death by a signal that nobody here sent: it says nothing about the case."""
 
@@ -89,7 +90,7 @@ class Disposable:
         report = read_report(self._log.text())
         self._close()
         name = LAUNCH_NAMES[launch] if 0 <= launch < len(LAUNCH_NAMES) else ""
-        kind = "hang" if hung else _kind(code, answer, report)
+        kind = HANG if hung else _kind(code, answer, report)
         lines = (answer.line,) if answer else report.lines
         death = Death(kind, name, report.place, lines)
         return Loss(death, max(0, min(case, cases - 1)), max(0, step))

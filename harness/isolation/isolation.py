@@ -10,7 +10,7 @@ from ..execution.arena import Batch, Bytes, allocate, fill, lay_out_batch
 from ..execution.execution import Run
 from ..execution.outcome import Death, Raised
 from .deadline import Deadline
-from .disposable import KILLED, Disposable, Loss
+from .disposable import HANG, KILLED, Disposable, Loss
 from .nursery import Nursery
 from .protocol import Ended, Request, RunCases, RunSteps
 from .shared import SharedMemory
@@ -38,13 +38,17 @@ class Isolation:
     """Runs one target's cases in processes that may die; whoever dies is replaced.
 
     One batch or one case is in work at a time, and its bytes lie in `arena`. ``gpu`` is the number
-    of the one that is current in those processes.
+    of the one that is current in those processes. ``late`` is whether launches end later than they
+    return, and so what they do to the process is noticed at another place.
     """
 
-    def __init__(self, nursery: Nursery, deadline: Deadline, gpu: int | None = None) -> None:
+    def __init__(
+        self, nursery: Nursery, deadline: Deadline, gpu: int | None = None, *, late: bool = False
+    ) -> None:
         self._nursery = nursery
         self._gpu = gpu
         self._deadline = deadline
+        self._late = late
         self._arena: SharedMemory | None = None
         self._process: Disposable | None = None
         self._batch: Batch | None = None
@@ -129,10 +133,18 @@ class Isolation:
     def _sort_out(self, batch: Batch, loss: Loss) -> tuple[Run, Bytes]:
         """Run a batch again whose process died, so that who kills its process does so alone.
 
-        Where nobody does, the case that was at work is named as it died in the company of others.
+        From here on every launch is waited for, so that a loss names the case and the step. Where
+        nobody dies then, the case is named that was at work in the company of others.
         """
         found = Settlement(batch)
-        self._settle(found, range(len(batch.cases)), loss)
+        whole = range(len(batch.cases))
+        if self._late:
+            again = self._attempt(found, whole)
+            if again is None:
+                found.run.deaths.update(self._halve(batch, loss))
+                return found.run, found.bytes
+            loss = again
+        self._settle(found, whole, loss)
         if not found.run.deaths and loss.death.kind != KILLED:
             found.run.deaths[loss.case] = loss.death
         return found.run, found.bytes
@@ -149,21 +161,49 @@ class Isolation:
             if piece and (lost := self._attempt(found, piece)):
                 self._settle(found, piece, lost)
 
+    def _halve(self, batch: Batch, loss: Loss) -> dict[int, Death]:
+        """Who ends its process only where launches are not waited for one by one.
+
+        Which launch it was remains unknown. A device that is merely slow to catch up with so many
+        launches is no hang: each of them has ended in its time.
+        """
+        if loss.death.kind in (KILLED, HANG):
+            return {}
+        part, suspect = range(len(batch.cases)), loss
+        while len(part) > 1:
+            middle = len(part) // 2
+            for half in (part[:middle], part[middle:]):
+                self.let_go()
+                lost = self._run_part(batch, half, stepwise=False)
+                if isinstance(lost, Loss):
+                    part, suspect = half, lost
+                    break
+            else:
+                break
+        return {part[suspect.case]: suspect.death._replace(launch="")}
+
     def _attempt(self, found: Settlement, part: range) -> Loss | None:
         """Run a part of a batch; None where its process lived to keep what it did."""
-        cases = found.batch.cases[part.start : part.stop]
-        batch = lay_out_batch(cases)
-        lost = None
+        answer = self._run_part(found.batch, part, stepwise=True)
+        if isinstance(answer, Loss):
+            return answer
+        found.keep(part.start, answer, self._bytes_of(found.batch, part))
+        return None
+
+    def _run_part(self, batch: Batch, part: range, *, stepwise: bool) -> Ended | Loss:
+        """Run a part of a batch from its first bytes, again where the process was killed."""
+        cases = batch.cases[part.start : part.stop]
         for _ in range(TRIES):
-            fill(batch, self.arena(batch.size))
-            answer = self._ask(RunCases(cases), len(cases))
-            if isinstance(answer, Ended):
-                found.keep(part.start, answer, self.arena(batch.size))
-                return None
-            lost = answer
-            if lost.death.kind != KILLED:
+            fill(lay_out_batch(cases), self._bytes_of(batch, part))
+            answer = self._ask(RunCases(cases, stepwise), len(cases))
+            if isinstance(answer, Ended) or answer.death.kind != KILLED:
                 break
-        return lost
+        return answer
+
+    def _bytes_of(self, batch: Batch, part: range) -> Bytes:
+        """Where the bytes of a part of a batch lie while it runs."""
+        ends = (*batch.bases, batch.size)
+        return self.arena(ends[part.stop] - ends[part.start])
 
 
 class Settlement:

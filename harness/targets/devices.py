@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import torch
 
@@ -17,6 +18,16 @@ MOST_LARGE_WORKERS = 2
 
 def is_gpu(target: Target) -> bool:
     return torch.device(target.device).type == "cuda"
+
+
+def synchronizer(target: Target) -> Callable[[], None] | None:
+    """What waits until the target's launches have ended; None where they end as they return."""
+    return target.synchronize or (_synchronize if is_gpu(target) else None)
+
+
+def _synchronize() -> None:
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize()
 
 
 def most_workers(target: Target) -> int | None:
