@@ -13,6 +13,7 @@ from kv_canary_fuzz.reference.batch import run_verify_batch, run_write_batch
 from kv_canary_fuzz.reference.validation import check_verify, check_write
 from kv_canary_fuzz.strategies.case import Case, CorruptStep
 
+from ..targets.memory import pass_on_lack
 from ..targets.target import Target
 from .arena import Batch
 from .binding import Binder
@@ -78,6 +79,10 @@ def step_target(target: Target, case: Case, binder: Binder, number: int) -> Rais
         return None
     try:
         launch = binder.launch(number)
+    except Exception as error:
+        pass_on_lack(error, "tensors of a launch")
+        return Raised.of(error)
+    try:
         launcher = target.write if isinstance(launch, WriteLaunch) else target.verify
         launcher(**launch.arguments())
     except Exception as error:

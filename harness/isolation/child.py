@@ -9,6 +9,7 @@ import resource
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from ..execution.layout import Layout
 from ..execution.outcome import Raised
 from ..execution.stepping import Stepper
 from ..execution.tensors import Memory
-from ..targets.devices import synchronizer
+from ..targets.devices import is_crowded, synchronizer
 from ..targets.target import Launcher, Target
 from .protocol import (
     BareRequest,
@@ -32,31 +33,25 @@ from .protocol import (
     decode_request,
     encode,
 )
-from .shared import CASE, COUNT, LAUNCH, PROGRESS_BYTES, STEP, VERIFY, WRITE, SharedMemory, Words
+from .sentence import Doom, Sentence, awaited, nothing
+from .shared import (
+    CASE,
+    COUNT,
+    LAUNCH,
+    LOADED,
+    PROGRESS_BYTES,
+    STEP,
+    VERIFY,
+    WRITE,
+    SharedMemory,
+    Words,
+)
 
 DOOMED_STATUS = 87
 GARBAGE_THRESHOLD = 200_000
 """Objects between collections: cases come and go by the thousand and have no cycles."""
 
 _PR_SET_PDEATHSIG = 1
-
-_CUDA_KINDS = {
-    "illegal memory access": "illegal address",
-    "misaligned address": "misaligned address",
-    "out of memory": "out of memory",
-    "can't allocate memory": "out of memory",
-    "device-side assert": "device assert",
-    "launch timed out": "hang",
-    "unspecified launch failure": "launch failure",
-}
-
-
-class _Doom(BaseException):
-    """Passes by everything that makes an outcome of an exception."""
-
-    def __init__(self, kind: str, line: str) -> None:
-        super().__init__(line)
-        self.kind = kind
 
 
 class Places(NamedTuple):
@@ -74,6 +69,8 @@ def serve(places: Places, target: Target) -> None:
     progress = SharedMemory(PROGRESS_BYTES, places.progress).words
     arena = SharedMemory(places.arena_bytes, places.arena)
     worker = _Worker(target, arena, progress)
+    sentence = Sentence(lambda: resource.getrlimit(resource.RLIMIT_DATA)[0] < 0)
+    progress[LOADED] = 1
     while True:
         try:
             request = decode_request(connection.recv_bytes())
@@ -82,10 +79,10 @@ def serve(places: Places, target: Target) -> None:
                 target.leave()
             return
         try:
-            with _Sentence():
+            with sentence:
                 answer = worker.answer(request)
             connection.send_bytes(encode(answer))
-        except _Doom as doom:
+        except Doom as doom:
             connection.send_bytes(encode(Doomed(doom.kind, str(doom))))
             os._exit(DOOMED_STATUS)
 
@@ -95,7 +92,7 @@ class _Worker:
 
     def __init__(self, target: Target, arena: SharedMemory, progress: Words) -> None:
         self._wait = awaited(synchronizer(target))
-        self._target = watched(target, progress, _nothing)
+        self._target = watched(target, progress, nothing)
         self._stepwise = watched(target, progress, self._wait)
         self._arena = arena
         self._progress = progress
@@ -159,69 +156,21 @@ class _Worker:
 
 def watched(target: Target, progress: Words, wait: Callable[[], None]) -> Target:
     """The target with launchers that say where they are, ``wait``, and end on a fatal error."""
+    sentence = Sentence(partial(is_crowded, target))
+
+    def with_words(launcher: Launcher, kind: int) -> Launcher:
+        def launch(**arguments: Any) -> None:
+            progress[LAUNCH] = kind
+            progress[COUNT] += 1
+            with sentence:
+                launcher(**arguments)
+                wait()
+
+        return launch
+
     return replace(
-        target,
-        write=_watched(target.write, WRITE, progress, wait),
-        verify=_watched(target.verify, VERIFY, progress, wait),
+        target, write=with_words(target.write, WRITE), verify=with_words(target.verify, VERIFY)
     )
-
-
-def _watched(launcher: Launcher, kind: int, progress: Words, wait: Callable[[], None]) -> Launcher:
-    sentence = _Sentence()
-
-    def launch(**arguments: Any) -> None:
-        progress[LAUNCH] = kind
-        progress[COUNT] += 1
-        with sentence:
-            launcher(**arguments)
-            wait()
-
-    return launch
-
-
-def awaited(synchronize: Callable[[], None] | None) -> Callable[[], None]:
-    """Waits for what was launched; whatever has gone wrong with it ends the process."""
-    if synchronize is None:
-        return _nothing
-
-    def wait() -> None:
-        try:
-            synchronize()
-        except Exception as error:
-            line = _line(error)
-            raise _Doom(_fatal_kind(line), line) from None
-
-    return wait
-
-
-def _nothing() -> None:
-    pass
-
-
-class _Sentence:
-    """Turns an error that the process does not get over into its end; others pass."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, MemoryError):
-            raise _Doom("out of memory", "MemoryError") from None
-        if isinstance(error, (SystemExit, KeyboardInterrupt)):
-            raise _Doom("exit", f"{type(error).__name__} {error}".strip()) from None
-        if isinstance(error, Exception) and not isinstance(error, ValueError):
-            line = _line(error)
-            if "CUDA" in line or "can't allocate memory" in line:
-                raise _Doom(_fatal_kind(line), line) from None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:400]
-
-
-def _fatal_kind(line: str) -> str:
-    named = (kind for words, kind in _CUDA_KINDS.items() if words in line)
-    return next(named, "CUDA error" if "CUDA" in line else "device error")
 
 
 def _text(outcome: Raised) -> tuple[str, str]:
