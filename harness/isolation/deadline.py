@@ -23,31 +23,43 @@ class Deadline:
 
     ``floor`` seconds of processor time are always granted, and ``IDLE_FACTOR`` times as many of
     the clock to a process that uses no processor. A first launch may have something to build:
-    before the first case has ended, ten times as much of the clock is granted. Where the target
-    ``builds`` in its own process, each process has to load it and build: before its first answer,
-    it is granted ten times as much of both.
+    before the first case has ended, ten times as much of the clock is granted, and of the
+    processor too where the target ``builds`` in its own process. Such a target's first launches in
+    every further process are granted ten times what those in earlier processes took, up to that.
     """
 
     floor: float
     builds: bool = False
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _first: float = 0.0
 
-    def learn(self, seconds: float, cases: int) -> None:
-        """Count ``cases`` that took ``seconds`` of processor time together."""
+    def learn(self, seconds: float, cases: int, *, fresh: bool = False) -> None:
+        """Count ``cases`` that took ``seconds`` of processor time, in a ``fresh`` process or not.
+
+        All of them together.
+        """
         self._seconds.append(seconds / cases)
+        if fresh:
+            self._first = max(self._first, seconds)
 
-    def passed(self, busy: float, elapsed: float, *, fresh: bool) -> bool:
+    def passed(self, busy: float, elapsed: float, *, fresh: bool = False) -> bool:
         """Whether a launch hangs that used ``busy`` seconds of processor time in ``elapsed``.
 
-        ``fresh`` says of its process that it has answered nothing yet.
+        ``fresh`` is whether its process has not ended a request yet.
         """
         usual = median(self._seconds) if self._seconds else 0.0
         allowed = max(self.floor, MANY * usual)
-        building = fresh and self.builds
-        if busy > allowed * (FIRST if building else 1):
+        patience = self._patience(allowed, fresh)
+        if busy > allowed * (patience if self.builds else 1):
             return True
-        patience = FIRST if building or not self._seconds else 1
         return elapsed > max(IDLE_FACTOR * allowed * patience, MANY * busy)
+
+    def _patience(self, allowed: float, fresh: bool) -> float:
+        if not self._seconds:
+            return FIRST
+        if fresh and self.builds:
+            return min(FIRST, max(1.0, FIRST * self._first / allowed))
+        return 1.0
 
 
 def processor_seconds(process: int) -> float:
