@@ -23,8 +23,9 @@ class Deadline:
 
     ``floor`` seconds of processor time are always granted, and ``IDLE_FACTOR`` times as many of
     the clock to a process that uses no processor. A first launch may have something to build:
-    before the first case has ended, ten times as much of the clock is granted, and of the
-    processor too where the target ``builds`` in its own process.
+    before the first case has ended, ten times as much of the clock is granted. Where the target
+    ``builds`` in its own process, each process has to load it and build: before its first answer,
+    it is granted ten times as much of both.
     """
 
     floor: float
@@ -35,13 +36,17 @@ class Deadline:
         """Count ``cases`` that took ``seconds`` of processor time together."""
         self._seconds.append(seconds / cases)
 
-    def passed(self, busy: float, elapsed: float) -> bool:
-        """Whether a launch hangs that used ``busy`` seconds of processor time in ``elapsed``."""
+    def passed(self, busy: float, elapsed: float, *, fresh: bool) -> bool:
+        """Whether a launch hangs that used ``busy`` seconds of processor time in ``elapsed``.
+
+        ``fresh`` says of its process that it has answered nothing yet.
+        """
         usual = median(self._seconds) if self._seconds else 0.0
         allowed = max(self.floor, MANY * usual)
-        patience = 1 if self._seconds else FIRST
-        if busy > allowed * (patience if self.builds else 1):
+        building = fresh and self.builds
+        if busy > allowed * (FIRST if building else 1):
             return True
+        patience = FIRST if building or not self._seconds else 1
         return elapsed > max(IDLE_FACTOR * allowed * patience, MANY * busy)
 
 

@@ -64,6 +64,7 @@ class Disposable:
         finally:
             its.close()
         self._busy = 0.0
+        self._fresh = True
 
     def ask(self, request: Request) -> None:
         """Send a request; `answer` says what came of it."""
@@ -79,6 +80,7 @@ class Disposable:
         hung = self._wait()
         answer = None if hung else self._receive()
         if isinstance(answer, Ended):
+            self._fresh = False
             self.served += cases
             if cases:
                 self._deadline.learn(self._processor_seconds() - self._busy, cases)
@@ -118,7 +120,7 @@ class Disposable:
             now, used = time.monotonic(), self._processor_seconds()
             if self._progress.words[COUNT] != count:
                 count, since, busy = int(self._progress.words[COUNT]), now, used
-            elif self._deadline.passed(used - busy, now - since):
+            elif self._deadline.passed(used - busy, now - since, fresh=self._fresh):
                 return True
         return False
 
