@@ -25,7 +25,7 @@ from .settings import DomainName, Settings
 from .source_coverage import counting
 from .summary import Summary
 
-RISKY_BATCH = 16
+RISKY_BATCH = 8
 """Cases run together where any may kill its process: what ran beside it has to run again."""
 
 

@@ -8,7 +8,7 @@ constexpr u32 GROUP_ENTRIES = 128;
 constexpr u32 GROUP_LOADS = GROUP_ENTRIES / WARP_LANES;
 
 // Entries for which a walk goes once through its loop.
-constexpr u32 WALK_STEP = 8;
+constexpr u32 WALK_STEP = 16;
 
 // Buckets that a warp tells slots apart by, in digits of so many bits.
 constexpr u32 BUCKET_BITS = 9;
