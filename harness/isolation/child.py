@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from kv_canary_fuzz.strategies.case import Case
 
-from ..execution.arena import Batch, lay_out_batch
+from ..execution.arena import Batch, batch_of, lay_out_batch
 from ..execution.execution import run_target
+from ..execution.garbage import GARBAGE_THRESHOLD
 from ..execution.layout import Layout
 from ..execution.outcome import Raised
 from ..execution.stepping import Stepper
@@ -48,9 +49,6 @@ from .shared import (
 )
 
 DOOMED_STATUS = 87
-GARBAGE_THRESHOLD = 200_000
-"""Objects between collections: cases come and go by the thousand and have no cycles."""
-
 _PR_SET_PDEATHSIG = 1
 
 
@@ -99,8 +97,8 @@ class _Worker:
 
     def answer(self, request: BareRequest) -> Ended:
         match request:
-            case RunBareCases(cases, stepwise):
-                return Ended(self._run(lay_out_batch(cases), stepwise=stepwise))
+            case RunBareCases(cases, layouts, stepwise):
+                return Ended(self._run(batch_of(cases, layouts), stepwise=stepwise))
             case RunBareSteps(case):
                 return Ended(self._run_steps(case))
 

@@ -80,7 +80,7 @@ def test_a_process_that_takes_long_to_end_holds_up_nobody(
     assert nursery._side is not None
     nursery._side.send(encode(Reap(staying.process)))  # it does not end: nobody hung up on it
     other = Disposable(nurseries.join(nursery), arena, Deadline(5.0), None)
-    other.ask(RunCases(batch.cases))
+    other.ask(RunCases(batch.cases, batch.layouts))
     assert isinstance(other.answer(1), Ended)
     assert select.select([nursery._side], (), (), 0) == ([], [], [])
     staying._connection.close()
