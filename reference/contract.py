@@ -12,13 +12,12 @@ class Contract:
 
     ``strided_rows``: the rows of a source may lie apart, such as one layer's rows in a buffer of
     all layers, so only the bytes within a row must be packed; where it is False, a source must be
-    contiguous. ``checks_row_width``: RealKvSource itself refuses a row that is too narrow for its
-    page.
+    contiguous. A row too narrow for its page is nothing that they differ in here: `RealKvSource`
+    refuses it before any launcher sees it.
     """
 
     name: str
     strided_rows: bool
-    checks_row_width: bool
 
     def source_fault(self, strides: Sequence[int], contiguous: bool) -> str | None:
         """Why a launch refuses a source's tensor for where its elements lie; None if it does not.
@@ -32,10 +31,10 @@ class Contract:
         return f"rows must be packed (stride(-1) == 1), got strides {tuple(strides)}"
 
 
-DOCUMENTED = Contract(name="2026-08-28", strided_rows=False, checks_row_width=False)
+DOCUMENTED = Contract(name="2026-08-28", strided_rows=False)
 """The revision of 2026-08-28."""
 
-RELEASED = Contract(name="0.5.23", strided_rows=True, checks_row_width=True)
+RELEASED = Contract(name="0.5.23", strided_rows=True)
 """The revision that the package sglang 0.5.23 implements."""
 
 CONTRACTS = {contract.name: contract for contract in (DOCUMENTED, RELEASED)}

@@ -51,6 +51,9 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     lines += [_note_line(note) for note in summary.ledger if note.outcome != "met"]
     if summary.quarantined:
         lines.append(f"{summary.quarantined:,} cases not launched: the ledger quarantines them")
+    if summary.held_back:
+        why = "they have what killed a process before"
+        lines.append(f"{summary.held_back:,} cases not launched: {why}")
     return [*lines, f"report: {folder}/report.html", f"run folder: {folder}"]
 
 

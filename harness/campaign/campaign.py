@@ -25,6 +25,9 @@ from .settings import DomainName, Settings
 from .source_coverage import counting
 from .summary import Summary
 
+RISKY_BATCH = 16
+"""Cases run together where any may kill its process: what ran beside it has to run again."""
+
 
 def run_campaign(
     settings: Settings, root: Path, workers: int, console: Console, *, verbose: bool = False
@@ -78,7 +81,9 @@ def settled(settings: Settings) -> Settings:
     domain = settings.domain
     if domain is DomainName.CLAIMED:
         domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
-    return replace(settings, target=target.name, domain=domain, contract=contract.name)
+    claimed = domain is DomainName.VALID or target.domains == CLAIMABLE
+    batch = settings.batch if claimed or not target.native else RISKY_BATCH
+    return replace(settings, target=target.name, domain=domain, contract=contract.name, batch=batch)
 
 
 def default_folder(seed: int) -> Path:

@@ -93,6 +93,7 @@ def finish(
         source=read_source_coverage(folder.source_counts) if settings.coverage else None,
         versions=versions(target.name),
         quarantined=tally.quarantined,
+        held_back=tally.held_back,
         lost=lost,
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),

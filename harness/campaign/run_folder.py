@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -59,6 +60,13 @@ class RunFolder:
         folder.mkdir(parents=True, exist_ok=True)
         write_reproducer(path, reproducer)
         return path
+
+    def new_signatures(self, seen: set[str]) -> Iterator[str]:
+        """The signatures that were recorded since, by the names of their folders in ``seen``."""
+        for path in self.findings.glob(f"*/case-*{CASE_SUFFIX}"):
+            if path.parent.name not in seen:
+                seen.add(path.parent.name)
+                yield read_reproducer(path).signature
 
     def originals(self) -> dict[str, Reproducer]:
         """Of each signature the recorded case with the lowest index."""

@@ -21,6 +21,7 @@ from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.target import Target
 from .case_source import CaseSource
 from .coverage import Coverage, pack
+from .hold import Hold
 from .run_folder import InFlight, RunFolder
 from .settings import Settings, Shard
 from .tally import Pace, Tally
@@ -53,6 +54,7 @@ def run_batches(
     source = CaseSource(settings, folder)
     coverage = Coverage()
     quarantine = quarantine_of(settings.ledger, target.name)
+    hold = Hold(folder, target)
     tally = Tally(paces=[Pace()])
     started = monotonic()
     for batch in batches:
@@ -61,7 +63,9 @@ def run_batches(
         fuzzer.prepare()
         folder.mark_in_flight(InFlight(batch.start, len(batch)))
         cases = [source.at(index) for index in batch]
-        kept = quarantine.launched(cases)
+        allowed = quarantine.launched(cases)
+        hold.look()
+        kept = [k for k in allowed if not hold.keeps(cases[k])]
         cases, indices = [cases[k] for k in kept], [batch[k] for k in kept]
         failing, deaths = fuzzer.failing(cases), fuzzer.deaths
         for position in failing:
@@ -76,7 +80,8 @@ def run_batches(
                 folder.record(describe(settings, plain, index, signature, lines_of(verdict)))
             tally.sight(signature, index)
         tally.cases += len(cases)
-        tally.quarantined += len(batch) - len(cases)
+        tally.quarantined += len(batch) - len(allowed)
+        tally.held_back += len(allowed) - len(kept)
         cover(tally, coverage, cases, indices)
         tally.last = batch.start
         tally.seconds = monotonic() - started

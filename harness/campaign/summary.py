@@ -111,11 +111,11 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     ``source`` is there where coverage was asked for. ``target`` is the one that ran, where the
     settings say ``auto``, and ``device`` is where its tensors were. ``quarantined`` counts cases
-    that the ledger kept from it. ``never_met`` names features of the domain that no case had,
-    ``never_together`` those that others were never with, each pair once. ``bounds`` says how rarely
-    cases fail, where nothing was found, and counts generated cases alone. ``lost`` has what worker
-    processes were running when they were killed, which was run again. ``interrupted`` says that it
-    ended before it was done.
+    that the ledger kept from it, ``held_back`` those with what had killed a process of it before.
+    ``never_met`` names features of the domain that no case had, ``never_together`` those that
+    others were never with, each pair once. ``bounds`` says how rarely cases fail, where nothing was
+    found, and counts generated cases alone. ``lost`` has what worker processes were running when
+    they were killed, which was run again. ``interrupted`` says that it ended before it was done.
     """
 
     format: Literal["kv-canary-fuzz run"] = FORMAT
@@ -137,6 +137,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     lost: tuple[CaseRange, ...] = ()
     interrupted: bool = False
     quarantined: int = 0
+    held_back: int = 0
     timing: Timing
 
     @property

@@ -52,7 +52,8 @@ class Tally(Struct):
     ``pairs`` is a packed `coverage.Pairs`, ``reached`` holds the indices of cases that first met
     a pair of features in their process, ``paces`` has one entry for each process. ``last`` is the
     first case of the last batch that is counted. ``interrupted`` says that a person ended it.
-    ``quarantined`` counts the cases that were not launched.
+    ``quarantined`` counts the cases that the ledger kept from being launched, ``held_back`` those
+    that a finding of this run did.
     """
 
     cases: int = 0
@@ -65,6 +66,7 @@ class Tally(Struct):
     last: int | None = None
     interrupted: bool = False
     quarantined: int = 0
+    held_back: int = 0
 
     def sight(self, signature: str, index: int, count: int = 1) -> None:
         known = self.findings.get(signature)
@@ -89,6 +91,7 @@ class Tally(Struct):
         self.paces += other.paces
         self.interrupted |= other.interrupted
         self.quarantined += other.quarantined
+        self.held_back += other.held_back
 
     def progress(self) -> Tally:
         """What a reader of progress needs: the counts alone."""

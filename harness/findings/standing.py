@@ -17,7 +17,7 @@ from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
 from ..execution.outcome import CRASH
 from ..judging.repeats import FLAKY, judge_again
 from ..targets.target import Target
-from .ledger import Ledger, LedgerEntry, read_ledger, write_ledger
+from .ledger import Ledger, LedgerEntry, State, read_ledger, write_ledger
 from .reproducer import read_reproducer, write_reproducer
 
 REPRODUCERS = "reproducers"
@@ -84,15 +84,20 @@ def update_ledger(path: Path, summary: Summary, today: date) -> list[str]:
 def _entry(
     folder: Path, ledger: Ledger, summary: Summary, finding: Finding, today: date
 ) -> LedgerEntry:
-    """The entry for a finding that is new, or that came back: then what people wrote stays."""
+    """The entry for a finding that is new, or that came back: then what people wrote stays.
+
+    What ends its process is quarantined.
+    """
     kept = _keep_reproducer(folder, summary.target, finding)
+    state: State = "quarantined" if finding.signature.startswith(CRASH) else "tolerated"
     old = ledger.entry(summary.target, finding.signature)
     if old is not None:
-        return replace(old, state="tolerated", reproducer=kept, since=str(today), until="")
+        return replace(old, state=state, reproducer=kept, since=str(today), until="")
     headline = finding.explanation.headline if finding.explanation else finding.signature
     return LedgerEntry(
         signature=finding.signature,
         target=summary.target,
+        state=state,
         title=headline,
         what=finding.lines[0] if finding.lines else "",
         version=summary.versions.get("sglang", summary.versions.get("kv-canary-fuzz", "")),

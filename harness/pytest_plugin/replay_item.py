@@ -19,6 +19,7 @@ from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.check import CaseMismatch
 from ..judging.repeats import FLAKY, judge_again
 from ..targets.builtin import BUILTIN
+from ..targets.sglang_targets import SGLANG, SGLANG_REFERENCE, sglang_names
 from ..targets.target import Target, TargetError
 
 ADVICE = "set its state in the ledger to fixed, or run kv-canary-fuzz ledger update RUN"
@@ -50,6 +51,7 @@ class ReproducerFile(pytest.File):
 class ReproducerItem(pytest.Item):
     """Runs the file's case on the target of ``--kv-target``, else on the one the file names.
 
+    Targets of sglang's are from ``--kv-sglang``, with ``--kv-patch`` applied, where that is given.
     A difference that ``--kv-ledger`` knows is an expected failure. What the ledger quarantines is
     not launched; the reproducer of an entry that it tolerates fails when it no longer shows that.
     Skipped where the file names a built-in target that this machine cannot run.
@@ -61,8 +63,9 @@ class ReproducerItem(pytest.Item):
 
     def runtest(self) -> None:
         found, deadline = self._reproducer, self.config.option.kv_deadline
-        target = self._target()
-        reference = load_isolated_reference(found.reference, target.contract, deadline)
+        name, other = self._names()
+        target = self._target(name)
+        reference = load_isolated_reference(other, target.contract, deadline)
         file = self.config.option.kv_ledger
         ledger = Ledger() if file is None else read_ledger(file)
         if quarantine_of(None if file is None else str(file), target.name).holds(found.case):
@@ -85,13 +88,20 @@ class ReproducerItem(pytest.Item):
             return False
         return (folder / entry.reproducer).resolve() == self.path.resolve()
 
-    def _target(self) -> Target:
-        asked = self.config.option.kv_target
+    def _names(self) -> tuple[str, str]:
+        """The target and what it is compared with."""
+        option = self.config.option
+        names = option.kv_target or self._reproducer.target, self._reproducer.reference
+        if {SGLANG, SGLANG_REFERENCE}.isdisjoint(names):
+            return names
+        patch = option.kv_patch if names[0] in (SGLANG, SGLANG_REFERENCE) else None
+        return sglang_names(*names, option.kv_sglang, patch)
+
+    def _target(self, name: str) -> Target:
         try:
-            deadline = self.config.option.kv_deadline
-            return load_isolated(asked or self._reproducer.target, deadline)
+            return load_isolated(name, self.config.option.kv_deadline)
         except TargetError as error:
-            if asked or self._reproducer.target not in BUILTIN:
+            if self.config.option.kv_target or name not in BUILTIN:
                 raise
             pytest.skip(str(error))
 

@@ -56,10 +56,10 @@ def nurseries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nurseries]:
     made.close()
 
 
-def test_loading_and_building_again_is_no_hang(
+def test_building_again_is_no_hang(
     faulty: Target, write_of: BuildCase, nurseries: Nurseries
 ) -> None:
-    nursery = nurseries.begin(KV_TEST_LOAD_BUSY="0.4", KV_TEST_BUILD_BUSY="0.3")
+    nursery = nurseries.begin(KV_TEST_BUILD_BUSY="0.3")
     isolation = Isolation(nursery, Deadline(0.1, builds=True))
     fuzzer = Fuzzer(replace(faulty, isolation=isolation))
     for _ in range(12):  # until what was learned of the first process weighs nothing

@@ -14,6 +14,7 @@ import torch
 
 from kv_canary_fuzz.harness.cli import main
 from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
+from kv_canary_fuzz.harness.findings.reproducer import Reproducer, write_reproducer
 from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.harness.targets.sglang import is_fully_installed
@@ -26,6 +27,8 @@ from kv_canary_fuzz.harness.targets.sglang_tree import (
 from kv_canary_fuzz.harness.targets.sglang_trial import try_launches
 from kv_canary_fuzz.harness.targets.target import TargetError
 from kv_canary_fuzz.reference import DOCUMENTED, RELEASED
+from kv_canary_fuzz.strategies.case import WriteStep
+from kv_canary_fuzz.strategies.prng import case_at
 
 WHEEL = installed_root()
 
@@ -139,6 +142,26 @@ def test_a_campaign_against_a_patched_copy(
     assert run_cli(monkeypatch, "replay", str(file)) == 1
     again = ("--target", "sglang-reference", "--sglang", str(checkout))
     assert run_cli(monkeypatch, "replay", str(file), *again) == 0
+
+
+def test_a_replayed_file_runs_on_the_tree_that_is_asked_for(
+    checkout: Path, patch: Path, pytester: pytest.Pytester
+) -> None:
+    case = next(
+        case
+        for case in (case_at(3, index, "valid", DOCUMENTED) for index in range(20))
+        if any(isinstance(step, WriteStep) for step in case.steps)
+    )
+    found = Reproducer(
+        case=case, signature="write: slot_run_counter", target="sglang-reference", reference="torch"
+    )
+    write_reproducer(pytester.path / "counted.kvcase.json", found)
+    tree = ("--kv-target=sglang-reference", f"--kv-sglang={checkout}")
+    words = ("-p", "no:cacheprovider", "counted.kvcase.json", *tree)
+    pytester.runpytest_subprocess(*words, timeout=120).assert_outcomes(passed=1)
+    patched = pytester.runpytest_subprocess(*words, f"--kv-patch={patch}", timeout=120)
+    patched.assert_outcomes(failed=1)
+    patched.stdout.fnmatch_lines(["*slot_run_counter: expected *"])
 
 
 @pytest.mark.parametrize(
