@@ -23,6 +23,7 @@ from ..execution.outcome import Raised
 from ..execution.stepping import Stepper
 from ..execution.tensors import Memory
 from ..targets.devices import is_crowded, synchronizer
+from ..targets.memory import own_memory
 from ..targets.target import Launcher, Target
 from .protocol import (
     BareRequest,
@@ -149,7 +150,8 @@ class _Worker:
             self._target.fence(self._arena.bytes.ctypes.data, size, parts)
 
     def _memory(self, size: int) -> Memory:
-        return Memory(self._arena.bytes[:size], self._target.device)
+        with own_memory("the bytes of a batch"):
+            return Memory(self._arena.bytes[:size], self._target.device)
 
 
 def watched(target: Target, progress: Words, wait: Callable[[], None]) -> Target:
