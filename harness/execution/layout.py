@@ -8,9 +8,10 @@ Steps that are equal share their tensors: the same launch again, on what the fir
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.strategies.case import Case, Column, CorruptStep, Step, VerifyStep, WriteStep
@@ -23,18 +24,21 @@ INT_ALIGNMENT = 4
 RING_ROW_BYTES = consts.VIOLATION_FIELDS * 8
 
 
-class Region(NamedTuple):
+class Region(Struct, frozen=True, array_like=True, gc=False):
     """``size`` bytes from ``offset`` on, counted from the first byte of the case."""
 
     offset: int
     size: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.offset, self.size))
 
     @property
     def end(self) -> int:
         return self.offset + self.size
 
 
-class Layout(NamedTuple):
+class Layout(Struct, frozen=True, array_like=True):
     """The regions of a case by name, in order of offset, and the bytes they take with guards."""
 
     regions: dict[str, Region]

@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 
 from kv_canary_fuzz.strategies.case import Case
 
-from ..execution.arena import Batch, lay_out_batch
+from ..execution.arena import Batch, batch_of, lay_out_batch
 from ..execution.execution import run_target
+from ..execution.garbage import GARBAGE_THRESHOLD
 from ..execution.layout import Layout
 from ..execution.outcome import Raised
 from ..execution.stepping import Stepper
 from ..execution.tensors import Memory
 from ..targets.devices import is_crowded, synchronizer
+from ..targets.memory import own_memory
 from ..targets.target import Launcher, Target
 from .protocol import (
     BareRequest,
@@ -48,9 +50,6 @@ from .shared import (
 )
 
 DOOMED_STATUS = 87
-GARBAGE_THRESHOLD = 200_000
-"""Objects between collections: cases come and go by the thousand and have no cycles."""
-
 _PR_SET_PDEATHSIG = 1
 
 
@@ -99,8 +98,8 @@ class _Worker:
 
     def answer(self, request: BareRequest) -> Ended:
         match request:
-            case RunBareCases(cases, stepwise):
-                return Ended(self._run(lay_out_batch(cases), stepwise=stepwise))
+            case RunBareCases(cases, layouts, stepwise):
+                return Ended(self._run(batch_of(cases, layouts), stepwise=stepwise))
             case RunBareSteps(case):
                 return Ended(self._run_steps(case))
 
@@ -151,7 +150,8 @@ class _Worker:
             self._target.fence(self._arena.bytes.ctypes.data, size, parts)
 
     def _memory(self, size: int) -> Memory:
-        return Memory(self._arena.bytes[:size], self._target.device)
+        with own_memory("the bytes of a batch"):
+            return Memory(self._arena.bytes[:size], self._target.device)
 
 
 def watched(target: Target, progress: Words, wait: Callable[[], None]) -> Target:

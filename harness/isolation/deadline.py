@@ -23,43 +23,44 @@ class Deadline:
 
     ``floor`` seconds of processor time are always granted, and ``IDLE_FACTOR`` times as many of
     the clock to a process that uses no processor. A first launch may have something to build:
-    before the first case has ended, ten times as much of the clock is granted, and of the
-    processor too where the target ``builds`` in its own process. Such a target's first launches in
-    every further process are granted ten times what those in earlier processes took, up to that.
+    before the first case has ended, ten times as much of the clock is granted. Where the target
+    ``builds`` in its own process, each process has to: before its first answer, it is granted ten
+    times as much of both, or ten times what the first answers of others took where that is less.
     """
 
     floor: float
     builds: bool = False
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-    _first: float = 0.0
+    _first: float | None = None
 
     def learn(self, seconds: float, cases: int, *, fresh: bool = False) -> None:
-        """Count ``cases`` that took ``seconds`` of processor time, in a ``fresh`` process or not.
+        """Count ``cases`` that took ``seconds`` of processor time together.
 
-        All of them together.
+        ``fresh`` says of their process that they were its first.
         """
         self._seconds.append(seconds / cases)
         if fresh:
-            self._first = max(self._first, seconds)
+            self._first = max(self._first or 0.0, seconds)
 
-    def passed(self, busy: float, elapsed: float, *, fresh: bool = False) -> bool:
+    def passed(self, busy: float, elapsed: float, *, fresh: bool) -> bool:
         """Whether a launch hangs that used ``busy`` seconds of processor time in ``elapsed``.
 
-        ``fresh`` is whether its process has not ended a request yet.
+        ``fresh`` says of its process that it has answered nothing yet.
         """
         usual = median(self._seconds) if self._seconds else 0.0
         allowed = max(self.floor, MANY * usual)
-        patience = self._patience(allowed, fresh)
-        if busy > allowed * (patience if self.builds else 1):
+        building = fresh and self.builds
+        patience = self._patience(allowed) if building else 1
+        if busy > allowed * patience:
             return True
+        patience = patience if building or self._seconds else FIRST
         return elapsed > max(IDLE_FACTOR * allowed * patience, MANY * busy)
 
-    def _patience(self, allowed: float, fresh: bool) -> float:
-        if not self._seconds:
+    def _patience(self, allowed: float) -> float:
+        """How many times as much as is ``allowed`` a process gets that has something to build."""
+        if self._first is None:
             return FIRST
-        if fresh and self.builds:
-            return min(FIRST, max(1.0, FIRST * self._first / allowed))
-        return 1.0
+        return min(FIRST, max(1.0, FIRST * self._first / allowed))
 
 
 def processor_seconds(process: int) -> float:

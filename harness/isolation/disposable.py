@@ -23,6 +23,7 @@ from .shared import COUNT, LAUNCH_NAMES, LOADED, PROGRESS_BYTES, Log, SharedMemo
 from .zygote import Fork
 
 LOOK_SECONDS = 0.2
+LOAD_LOOK_SECONDS = 0.002
 LOAD_SECONDS = 600.0
 """So long a process may load its target. What it takes is no matter of the deadline: a context of a
 device, made together with those of many other processes, takes many seconds of the processor."""
@@ -69,6 +70,7 @@ class Disposable:
         self._busy = 0.0
         self._fresh = True
         self._loaded = False
+        self._request = b""
 
     @property
     def loaded(self) -> bool:
@@ -77,10 +79,20 @@ class Disposable:
         return self._loaded
 
     def ask(self, request: Request) -> None:
-        """Send a request; `answer` says what came of it."""
+        """Send a request; `answer` says what came of it.
+
+        It waits until the target is loaded: before that the process reads nothing, and a message
+        that finds no room would hold up this one.
+        """
+        self._request = encode(request)
+        if self.loaded:
+            self._send()
+
+    def _send(self) -> None:
+        request, self._request = self._request, b""
         self._busy = self._processor_seconds()
         with suppress(OSError):
-            self._connection.send_bytes(encode(request))
+            self._connection.send_bytes(request)
 
     def answer(self, cases: int = 0) -> Ended | Loss:
         """What the request about so many cases came to, or how the process died.
@@ -135,12 +147,12 @@ class Disposable:
         """
         until = time.monotonic() + LOAD_SECONDS
         while not self.loaded:
-            if self._connection.poll(LOOK_SECONDS):
+            if self._connection.poll(LOAD_LOOK_SECONDS):
                 return False
             if time.monotonic() > until:
                 return True
-        if self._fresh:
-            self._busy = self._processor_seconds()
+        if self._request:
+            self._send()
         count, since, busy = -1, 0.0, 0.0
         while not self._connection.poll(LOOK_SECONDS):
             now, used = time.monotonic(), self._processor_seconds()

@@ -85,7 +85,7 @@ class Isolation:
     def start(self, batch: Batch) -> None:
         """Begin to run the batch, whose bytes are in the arena. Raises TargetError."""
         self._batch = batch
-        self._living().ask(RunCases(batch.cases))
+        self._living().ask(RunCases(batch.cases, batch.layouts))
 
     def finish(self) -> tuple[Run, Bytes]:
         """Wait for the batch that was begun: what its steps did, and its bytes.
@@ -181,5 +181,6 @@ class Isolation:
     def _run_part(self, cases: tuple[Case, ...], *, stepwise: bool) -> tuple[Ended | Loss, Bytes]:
         """Run a part of a batch from its first bytes, and its bytes then."""
         batch = lay_out_batch(cases)
-        answer = self._run(batch, RunCases(cases, stepwise), batch.size, len(cases))
+        request = RunCases(batch.cases, batch.layouts, stepwise)
+        answer = self._run(batch, request, batch.size, len(cases))
         return answer, self.arena(batch.size)

@@ -10,6 +10,7 @@ from msgspec import Struct, msgpack
 
 from kv_canary_fuzz.strategies.case import Case
 
+from ..execution.layout import Layout
 from .bare import BareCase
 
 MAX_ANSWER_BYTES = 64 * 2**20
@@ -23,6 +24,7 @@ class RunCases(Struct, frozen=True, tag=True):
     """
 
     cases: tuple[Case, ...]
+    layouts: tuple[Layout, ...]
     stepwise: bool = False
 
 
@@ -56,6 +58,7 @@ class RunBareCases(Struct, frozen=True, tag="RunCases"):
     """RunCases as it is read."""
 
     cases: tuple[BareCase, ...]
+    layouts: tuple[Layout, ...]
     stepwise: bool = False
 
 

@@ -20,6 +20,16 @@ from kv_canary_fuzz.strategies.case import Case
 BuildCase = Callable[[str], Case]
 BuildBatch = Callable[..., list[Case]]
 
+SLOW_TO_LOAD = """
+import time
+
+from kv_canary_fuzz.reference.scalar_model import *
+
+while time.process_time() < 0.6:
+    pass
+"""
+"""Uses more processor time than a launch may."""
+
 KINDS = {
     "segfault": "segfault",
     "bus error": "bus error",
@@ -101,22 +111,42 @@ def test_a_target_that_cannot_be_loaded_there_is_one_line(
 
 def test_a_launch_is_given_what_it_needs_and_no_more() -> None:
     deadline = Deadline(floor=2.0)
-    assert not deadline.passed(busy=1.9, elapsed=500.0)
-    assert deadline.passed(busy=2.1, elapsed=2.1)
-    assert not deadline.passed(busy=0.0, elapsed=599.0)
-    assert deadline.passed(busy=0.0, elapsed=601.0)
+    for fresh in (True, False):
+        assert not deadline.passed(busy=1.9, elapsed=500.0, fresh=fresh)
+        assert deadline.passed(busy=2.1, elapsed=2.1, fresh=fresh)
+        assert not deadline.passed(busy=0.0, elapsed=599.0, fresh=fresh)
+        assert deadline.passed(busy=0.0, elapsed=601.0, fresh=fresh)
     deadline.learn(seconds=1.28, cases=128)
-    assert deadline.passed(busy=2.1, elapsed=2.1)
-    assert deadline.passed(busy=0.0, elapsed=61.0)
+    assert deadline.passed(busy=2.1, elapsed=2.1, fresh=True)
+    assert deadline.passed(busy=0.0, elapsed=61.0, fresh=True)
     for _ in range(10):
         deadline.learn(seconds=12.8, cases=128)
-    assert not deadline.passed(busy=19.9, elapsed=3000.0)
-    assert deadline.passed(busy=20.1, elapsed=20.1)
+    assert not deadline.passed(busy=19.9, elapsed=3000.0, fresh=False)
+    assert deadline.passed(busy=20.1, elapsed=20.1, fresh=False)
 
 
-def test_a_target_that_builds_gets_time_for_the_first_launch() -> None:
+def test_every_process_of_a_target_that_builds_gets_time_for_it() -> None:
     deadline = Deadline(floor=2.0, builds=True)
-    assert not deadline.passed(busy=19.9, elapsed=19.9)
-    assert deadline.passed(busy=20.1, elapsed=20.1)
-    deadline.learn(seconds=0.1, cases=1)
-    assert deadline.passed(busy=20.1, elapsed=20.1)
+    for _ in range(2):
+        assert not deadline.passed(busy=19.9, elapsed=19.9, fresh=True)
+        assert deadline.passed(busy=20.1, elapsed=20.1, fresh=True)
+        assert not deadline.passed(busy=1.9, elapsed=1.9, fresh=False)
+        assert deadline.passed(busy=2.1, elapsed=2.1, fresh=False)
+        deadline.learn(seconds=0.001, cases=1)
+
+
+def test_a_process_that_follows_another_may_take_long_to_load(
+    faulty: Target, write_of: BuildCase, tmp_path: Path
+) -> None:
+    (tmp_path / "slow_to_load.py").write_text(SLOW_TO_LOAD)
+    nursery = Nursery(Brief("slow_to_load", str(tmp_path), late=True, heap=None), {})
+    try:
+        isolation = Isolation(nursery, Deadline(0.1, builds=True))
+        fuzzer = Fuzzer(replace(faulty, isolation=isolation))
+        for _ in range(2):
+            for _ in range(4):  # by the last, what a case takes is known
+                assert fuzzer.failing([write_of()]) == []
+                assert fuzzer.deaths == {}
+            isolation.let_go()
+    finally:
+        nursery.close()

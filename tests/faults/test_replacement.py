@@ -56,10 +56,10 @@ def nurseries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nurseries]:
     made.close()
 
 
-def test_loading_and_building_again_is_no_hang(
+def test_building_again_is_no_hang(
     faulty: Target, write_of: BuildCase, nurseries: Nurseries
 ) -> None:
-    nursery = nurseries.begin(KV_TEST_LOAD_BUSY="0.4", KV_TEST_BUILD_BUSY="0.3")
+    nursery = nurseries.begin(KV_TEST_BUILD_BUSY="0.3")
     isolation = Isolation(nursery, Deadline(0.1, builds=True))
     fuzzer = Fuzzer(replace(faulty, isolation=isolation))
     for _ in range(12):  # until what was learned of the first process weighs nothing
@@ -80,7 +80,7 @@ def test_a_process_that_takes_long_to_end_holds_up_nobody(
     assert nursery._side is not None
     nursery._side.send(encode(Reap(staying.process)))  # it does not end: nobody hung up on it
     other = Disposable(nurseries.join(nursery), arena, Deadline(5.0), None)
-    other.ask(RunCases(batch.cases))
+    other.ask(RunCases(batch.cases, batch.layouts))
     assert isinstance(other.answer(1), Ended)
     assert select.select([nursery._side], (), (), 0) == ([], [], [])
     staying._connection.close()
