@@ -49,6 +49,7 @@ from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_refer
 from .judging.opinion import who_stands_alone
 from .judging.repeats import FLAKY, judge_again
 from .targets.builtin import load_other, sanitized_name
+from .targets.memory import ShortOfMemory
 from .targets.sglang_targets import sglang_names
 from .targets.target import Target, TargetError
 
@@ -70,6 +71,7 @@ CALLERS_ERRORS = (
     RunError,
     SanitizerMissing,
     SettingsError,
+    ShortOfMemory,
     TargetError,
 )
 

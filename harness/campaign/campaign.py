@@ -27,7 +27,7 @@ from .source_coverage import counting
 from .summary import Summary
 from .tenancy import new_run, staying
 
-RISKY_BATCH = 16
+RISKY_BATCH = 8
 """Cases run together where any may kill its process: what ran beside it has to run again."""
 
 

@@ -17,6 +17,7 @@ from ..atomic_file import noting
 from ..isolation.nursery import Nursery, nursery_for
 from ..targets.builtin import load_target
 from ..targets.devices import use_gpu_of
+from ..targets.target import TargetError
 from .run_folder import RunFolder
 from .settings import Settings, Shard
 from .shard import run_batches, shard_batches
@@ -45,7 +46,7 @@ def run_crew(
     whether all workers are at work yet, several times a second. On Ctrl-C, or where one of them
     cannot write to the folder, the workers end their batch, and what they saw is returned. When a
     worker dies, what it had in flight stays named in the folder and a fresh worker goes on behind
-    it.
+    it. Raises TargetError where a worker cannot have the target.
     """
     crew = Crew(settings, folder, workers, run)
     interrupted = False
@@ -60,6 +61,9 @@ def run_crew(
     except KeyboardInterrupt:
         interrupted = True
         crew.wind_up()
+    except TargetError:
+        crew.dismiss()
+        raise
     whole = crew.total()
     whole.interrupted = interrupted
     return whole
@@ -94,10 +98,16 @@ class Worker:
             zygote.close()
 
     def hear(self) -> None:
-        """Take what it has said; nothing more comes from one that ``ended``."""
+        """Take what it has said; nothing more comes from one that ``ended``.
+
+        Raises TargetError where that is what it said.
+        """
         try:
             while self.pipe.poll():
-                self.tally = self.pipe.recv()
+                said = self.pipe.recv()
+                if isinstance(said, TargetError):
+                    raise said
+                self.tally = said
         except (EOFError, OSError):
             self.process.join()
             self.pipe.close()
@@ -152,6 +162,10 @@ class Crew:
         until = monotonic() + _GRACE_SECONDS
         while any(not worker.ended for worker in self._workers) and monotonic() < until:
             self.listen()
+        self.dismiss()
+
+    def dismiss(self) -> None:
+        """Kill the workers that are left."""
         for worker in self._workers:
             if not worker.ended:
                 worker.process.kill()
@@ -207,12 +221,15 @@ def _work(
     zygote: Connection | None,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    target = load_target(settings.target)
-    use_gpu_of(shard.index % shard.of, target)
-    if zygote is not None:
-        nursery_for(target, target.name).join(zygote)
     root, run = where
     folder = RunFolder(Path(root))
-    batches = shard_batches(settings, shard)
-    with staying(folder, run):
-        pipe.send(run_batches(settings, batches, folder, report=pipe.send, stop=pipe.poll))
+    try:
+        target = load_target(settings.target)
+        use_gpu_of(shard.index % shard.of, target)
+        if zygote is not None:
+            nursery_for(target, target.name).join(zygote)
+        batches = shard_batches(settings, shard)
+        with staying(folder, run):
+            pipe.send(run_batches(settings, batches, folder, report=pipe.send, stop=pipe.poll))
+    except TargetError as error:
+        pipe.send(error)

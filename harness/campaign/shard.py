@@ -11,6 +11,7 @@ from kv_canary_fuzz.strategies.case import Case
 
 from ..atomic_file import noting
 from ..execution.fuzzer import Fuzzer
+from ..execution.garbage import rare_collections
 from ..execution.outcome import CRASH, Death
 from ..findings.provenance import describe
 from ..findings.quarantine import quarantine_of
@@ -33,6 +34,7 @@ SURE = 3
 """Cases of a signature that are run again and again; those behind them fail twice to be counted."""
 
 
+@rare_collections()
 def run_batches(
     settings: Settings,
     batches: Iterable[range],

@@ -45,6 +45,11 @@ class Nursery:
         self._side: socket.socket | None = None
         self._ready = False
 
+    @property
+    def target(self) -> str:
+        """The name of the target that its processes have loaded."""
+        return self._brief.target
+
     def begin(self) -> None:
         """Start the zygote, if there is none, and do not wait for it."""
         if self._side is not None:

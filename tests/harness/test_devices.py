@@ -49,15 +49,21 @@ def test_a_target_that_names_its_gpu_or_has_none_is_left_alone(
 
 @pytest.mark.usefixtures("chosen")
 @pytest.mark.parametrize(
-    ("device", "name", "most"),
+    ("device", "name", "gibibytes", "most"),
     [
-        ("cuda", "cuda", 40),
-        ("cuda:2", "mine", 10),
-        ("cuda", "large:cuda", 8),
-        ("cpu", "emulated", None),
+        ("cuda", "cuda", 16, 40),
+        ("cuda:2", "mine", 16, 10),
+        ("cuda", "large:cuda", 139, 8),
+        ("cuda", "large:cuda", 79, 4),
+        ("cuda:2", "large:cuda", 16, 1),
+        ("cpu", "emulated", 0, None),
     ],
 )
-def test_how_many_workers_the_gpus_bear(device: str, name: str, most: int | None) -> None:
+def test_how_many_workers_the_gpus_bear(
+    device: str, name: str, gibibytes: int, most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has = SimpleNamespace(total_memory=gibibytes * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: has)
     assert most_workers(target_on(device, name)) == most
 
 
