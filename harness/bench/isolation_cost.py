@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ..execution.fuzzer import Fuzzer
+from ..execution.garbage import rare_collections
+from ..isolation.deadline import TICKS
 from ..isolation.loading import load_isolated
 from ..targets.builtin import load_target
 
@@ -19,10 +23,22 @@ BATCHES = 8
 """Of a round: long enough that processes that wait for each other lose little."""
 
 
+class Spent(NamedTuple):
+    """Seconds of the processor, of this process and all below it, and of the clock."""
+
+    processor: float
+    clock: float
+
+    def since(self, before: Spent) -> Spent:
+        return Spent(self.processor - before.processor, self.clock - before.clock)
+
+
 def isolation_cost(name: str, *, seed: int, rounds: int, workers: int) -> str:
     """A line with the microseconds that a case takes isolated and not, on all cores at once.
 
-    Every worker runs the same cases in both ways, in turn and together with the others.
+    Every worker runs the same cases in both ways, one right after the other and together with the
+    other workers; every other time the other way comes first. What counts is the processor's time:
+    on busy cores it is what a campaign has less cases for. The ratio is the median of the pairs'.
     """
     context = multiprocessing.get_context("spawn")
     barrier, times = context.Barrier(workers), context.SimpleQueue()
@@ -30,31 +46,47 @@ def isolation_cost(name: str, *, seed: int, rounds: int, workers: int) -> str:
     processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
     for process in processes:
         process.start()
-    seen = [times.get() for _ in processes]
+    pairs: list[tuple[Spent, Spent]] = [pair for _ in processes for pair in times.get()]
     for process in processes:
         process.join()
     plain, isolated = (
-        median(seconds for worker in seen for seconds in worker[way]) / BATCHES / BATCH * 1e6
-        for way in range(2)
+        median(pair[way].processor for pair in pairs) / BATCHES / BATCH * 1e6 for way in range(2)
     )
+    ratio = median(pair[1].processor / pair[0].processor for pair in pairs)
+    by_clock = median(pair[1].clock / pair[0].clock for pair in pairs)
     return (
-        f"isolated: {isolated:,.0f} us a case, not isolated {plain:,.0f} us: "
-        f"{isolated / plain:.2f} times (medians of {rounds} rounds on {workers} cores at once)"
+        f"isolated: {isolated:,.0f} us of the processor a case, not isolated {plain:,.0f} us: "
+        f"{ratio:.2f} times, by the clock {by_clock:.2f} times "
+        f"(medians of {len(pairs)} pairs on {workers} cores at once)"
     )
 
 
+@rare_collections()
 def _work(name: str, seed: int, rounds: int, barrier: Barrier, times: Any) -> None:
     torch.set_num_threads(1)
     ways = Fuzzer(load_target(name)), Fuzzer(load_isolated(name))
-    seconds: tuple[list[float], list[float]] = ([], [])
+    pairs = []
     for number in range(rounds + 1):
-        for fuzzer, kept in zip(ways, seconds, strict=True):
+        spent = [Spent(0.0, 0.0)] * 2
+        for way in (0, 1) if number % 2 else (1, 0):
             barrier.wait()
-            started = perf_counter()
+            before = _spent()
             for batch in range(number * BATCHES, (number + 1) * BATCHES):
                 indices = range(batch * BATCH, (batch + 1) * BATCH)
-                fuzzer.failing(fuzzer.generate(seed, indices, "valid"))
-            if number:
-                kept.append(perf_counter() - started)
+                ways[way].failing(ways[way].generate(seed, indices, "valid"))
+            spent[way] = _spent().since(before)
+        if number:
+            pairs.append((spent[0], spent[1]))
     ways[1].close()
-    times.put(seconds)
+    times.put(pairs)
+
+
+def _spent() -> Spent:
+    return Spent(_processor_seconds(os.getpid()), perf_counter())
+
+
+def _processor_seconds(process: int) -> float:
+    """Of a process and all below it, also of those that have ended."""
+    fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return sum(map(int, fields[11:15])) / TICKS + sum(map(_processor_seconds, map(int, children)))

@@ -16,6 +16,7 @@ from kv_canary_fuzz.strategies.content import Content
 from ..execution.arena import allocate, fill, lay_out_batch
 from ..execution.binding import Binder
 from ..execution.fuzzer import Fuzzer, StageSeconds, count_features
+from ..execution.garbage import rare_collections
 from ..execution.tensors import Memory
 from ..targets.target import Target
 
@@ -28,6 +29,7 @@ TOKEN_BYTES = 128
 SOURCES = 4
 
 
+@rare_collections()
 def fast_path(target: Target, *, seed: int, batches: int) -> list[str]:
     """Cases per second on one core in the valid domain, and where the time goes.
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
 
+from ..atomic_file import noting
 from ..execution.fuzzer import Fuzzer
 from ..execution.outcome import CRASH, Death
 from ..findings.provenance import describe
@@ -83,7 +84,8 @@ class Blame:
             if signature.startswith(UNSTEADY):
                 found, index = self._in_company(found, position, indices)
             if found.signature not in self._tally.findings:
-                self._folder.record(found)
+                with noting(self._tally.unwritten):
+                    self._folder.record(found)
             self._tally.sight(found.signature, index)
 
     def _in_company(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from msgspec import Struct
 
 from kv_canary_fuzz.strategies.case import Case
@@ -29,11 +30,13 @@ class Coverage:
         """How many of the cases have each feature, and which of them met a new pair."""
         marks = incidence(cases)
         counts = Counter(dict(zip(NAMES, marks.sum(axis=0, dtype=np.int64).tolist(), strict=True)))
-        together = (marks.T @ marks) > 0
-        if not (together & ~self.pairs).any():
+        # Multiplied by torch: numpy would, on all cores, what many processes do at the same time.
+        cases_of = torch.from_numpy(marks)
+        unmet = ((cases_of.T @ cases_of) > 0) & ~torch.from_numpy(self.pairs)
+        if not unmet.any():
             return +counts, []
-        new = [k for k, row in enumerate(marks) if self.reach(np.flatnonzero(row))]
-        return +counts, new
+        meeting = ((cases_of @ unmet.float()) * cases_of).sum(1).nonzero().flatten().tolist()
+        return +counts, [k for k in meeting if self.reach(np.flatnonzero(marks[k]))]
 
     def reach(self, present: npt.NDArray[np.intp]) -> bool:
         """Note the pairs among the features at these indices; whether any is new."""

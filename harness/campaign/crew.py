@@ -13,13 +13,16 @@ from time import monotonic
 
 from msgspec.structs import replace
 
+from ..atomic_file import noting
 from ..isolation.nursery import Nursery, nursery_for
 from ..targets.builtin import load_target
 from ..targets.devices import use_gpu_of
+from ..targets.target import TargetError
 from .run_folder import RunFolder
 from .settings import Settings, Shard
 from .shard import run_batches, shard_batches
 from .tally import Tally
+from .tenancy import staying
 
 REPORT_SECONDS = 0.2
 KILLED_HIRES, FAILED_HIRES = 20, 3
@@ -34,23 +37,33 @@ def run_crew(
     folder: RunFolder,
     workers: int,
     *,
+    run: str,
     show: Callable[[Tally, bool], None],
 ) -> Tally:
     """Run the campaign on ``workers`` spawned processes and return what they saw together.
 
-    ``show`` gets the totals, and whether all workers are at work yet, several times a second. On
-    Ctrl-C the workers end their batch, and what they saw is returned. When a worker dies, what it
-    had in flight stays named in the folder and a fresh worker goes on behind it.
+    ``run`` names the run that is in the folder (see `tenancy`). ``show`` gets the totals, and
+    whether all workers are at work yet, several times a second. On Ctrl-C, or where one of them
+    cannot write to the folder, the workers end their batch, and what they saw is returned. When a
+    worker dies, what it had in flight stays named in the folder and a fresh worker goes on behind
+    it. Raises TargetError where a worker cannot have the target.
     """
-    crew = Crew(settings, folder, workers)
+    crew = Crew(settings, folder, workers, run)
     interrupted = False
     try:
         while crew.at_work():
             crew.listen()
-            show(crew.total(), crew.complete)
+            seen = crew.total()
+            show(seen, crew.complete)
+            if seen.unwritten:
+                crew.wind_up()
+                break
     except KeyboardInterrupt:
         interrupted = True
         crew.wind_up()
+    except TargetError:
+        crew.dismiss()
+        raise
     whole = crew.total()
     whole.interrupted = interrupted
     return whole
@@ -63,7 +76,12 @@ class Worker:
     """
 
     def __init__(
-        self, settings: Settings, shard: Shard, root: Path, hires: int, nursery: Nursery | None
+        self,
+        settings: Settings,
+        shard: Shard,
+        folder: tuple[str, str],
+        hires: int,
+        nursery: Nursery | None,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
@@ -72,7 +90,7 @@ class Worker:
         self.tally: Tally | None = None
         self.ended = False
         zygote = nursery.introduce() if nursery else None
-        arguments = (settings, shard, str(root), theirs, zygote)
+        arguments = (settings, shard, folder, theirs, zygote)
         self.process: SpawnProcess = context.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
@@ -80,10 +98,16 @@ class Worker:
             zygote.close()
 
     def hear(self) -> None:
-        """Take what it has said; nothing more comes from one that ``ended``."""
+        """Take what it has said; nothing more comes from one that ``ended``.
+
+        Raises TargetError where that is what it said.
+        """
         try:
             while self.pipe.poll():
-                self.tally = self.pipe.recv()
+                said = self.pipe.recv()
+                if isinstance(said, TargetError):
+                    raise said
+                self.tally = said
         except (EOFError, OSError):
             self.process.join()
             self.pipe.close()
@@ -98,9 +122,10 @@ class Worker:
 class Crew:
     """Workers, what they say, and their replacements."""
 
-    def __init__(self, settings: Settings, folder: RunFolder, workers: int) -> None:
+    def __init__(self, settings: Settings, folder: RunFolder, workers: int, run: str) -> None:
         self._settings = settings
         self._folder = folder
+        self._run = run
         self._began: float | None = None
         self._left: list[Tally] = []
         target = load_target(settings.target)
@@ -137,6 +162,10 @@ class Crew:
         until = monotonic() + _GRACE_SECONDS
         while any(not worker.ended for worker in self._workers) and monotonic() < until:
             self.listen()
+        self.dismiss()
+
+    def dismiss(self) -> None:
+        """Kill the workers that are left."""
         for worker in self._workers:
             if not worker.ended:
                 worker.process.kill()
@@ -167,12 +196,13 @@ class Crew:
         if dead.tally is not None:
             self._left.append(dead.tally)
             if lost is not None and lost.first == dead.tally.last:
-                self._folder.forget_in_flight(dead.process.pid or 0)
+                with noting(dead.tally.unwritten):
+                    self._folder.forget_in_flight(dead.process.pid or 0)
             dead.tally = None
         return self._hire(self._remaining(), shard, hires)
 
     def _hire(self, settings: Settings, shard: Shard, hires: int) -> Worker:
-        return Worker(settings, shard, self._folder.root, hires, self._nursery)
+        return Worker(settings, shard, (str(self._folder.root), self._run), hires, self._nursery)
 
     def _remaining(self) -> Settings:
         """The settings for a worker that begins now."""
@@ -184,13 +214,22 @@ class Crew:
 
 
 def _work(
-    settings: Settings, shard: Shard, root: str, pipe: Connection, zygote: Connection | None
+    settings: Settings,
+    shard: Shard,
+    where: tuple[str, str],
+    pipe: Connection,
+    zygote: Connection | None,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    target = load_target(settings.target)
-    use_gpu_of(shard.index % shard.of, target)
-    if zygote is not None:
-        nursery_for(target, target.name).join(zygote)
+    root, run = where
     folder = RunFolder(Path(root))
-    batches = shard_batches(settings, shard)
-    pipe.send(run_batches(settings, batches, folder, report=pipe.send, stop=pipe.poll))
+    try:
+        target = load_target(settings.target)
+        use_gpu_of(shard.index % shard.of, target)
+        if zygote is not None:
+            nursery_for(target, target.name).join(zygote)
+        batches = shard_batches(settings, shard)
+        with staying(folder, run):
+            pipe.send(run_batches(settings, batches, folder, report=pipe.send, stop=pipe.poll))
+    except TargetError as error:
+        pipe.send(error)

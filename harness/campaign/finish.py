@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.features.features import expected_features
 
-from ..atomic_file import write_atomically
+from ..atomic_file import noting, write_atomically
 from ..execution.fuzzer import Fuzzer
 from ..execution.outcome import CRASH
 from ..explaining.explain import explain
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe, versions
-from ..findings.reproducer import Reproducer
+from ..findings.reproducer import Reproducer, write_reproducer
 from ..findings.script import script_text
-from ..findings.shrunk_file import shrink_and_judge
+from ..findings.shrunk_file import shrunk
 from ..findings.standing import ledger_notes, standing_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
@@ -32,7 +32,7 @@ from .blame import UNSTEADY
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .confidence import Bounds, failure_bounds
-from .corpus import add_to_corpus
+from .corpus import growth
 from .coverage import never_together, pair_matrix, unpack
 from .run_folder import RunFolder
 from .settings import Settings
@@ -59,7 +59,8 @@ def finish(
 ) -> Summary:
     """Blame lost batches, shrink one case per signature, and write ``run.json``.
 
-    ``tell`` gets a line for each finding as it is shrunk and as it is written.
+    ``tell`` gets a line for each finding as it is shrunk and as it is written. What cannot be
+    written is in the summary all the same, which names it.
     """
     lost = _run_lost_batches(settings, folder, tally)
     target = load_isolated(settings.target, settings.deadline)
@@ -73,7 +74,8 @@ def finish(
         tell(f"shrinking {signature}")
         found = _finding(settings, folder, tally, signature, source, target, reference)
         findings.append(_stood(found, ledger, target))
-        tell(f"written {found.file} ({findings[-1].standing})")
+        if found.file:
+            tell(f"written {found.file} ({findings[-1].standing})")
     notes: tuple[LedgerNote, ...] = ()
     if settings.ledger is not None:
         path = Path(settings.ledger)
@@ -105,19 +107,30 @@ def finish(
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
     )
-    folder.root.mkdir(parents=True, exist_ok=True)
-    write_summary(folder.summary, summary)
-    return summary
+    summary = replace(summary, unwritten=tuple(tally.unwritten))
+    faults: list[str] = []
+    with noting(faults):
+        write_summary(folder.summary, summary)
+    return replace(summary, unwritten=(*summary.unwritten, *faults))
 
 
 def _run_lost_batches(settings: Settings, folder: RunFolder, tally: Tally) -> tuple[CaseRange, ...]:
-    """Run again what killed workers had in flight, and add it to ``tally``; which that was."""
-    lost = folder.lost_batches()
-    for batch in lost:
+    """Run again what killed workers had in flight, and add it to ``tally``; which that was.
+
+    Where that cannot be put on disk again it is not run, and the tally says so.
+    """
+    lost = []
+    for batch in folder.lost_batches():
         again = range(batch.first, batch.first + batch.count)
-        tally.add(run_batches(settings, [again], folder, report=_ignore))
+        if not tally.unwritten:
+            tally.add(run_batches(settings, [again], folder, report=_ignore))
+        if tally.unwritten:
+            span = f"{again[0]} to {again[-1]}"
+            tally.unwritten.append(f"cases {span} of a killed worker: not run again")
+        else:
+            lost.append(CaseRange(batch.first, batch.count))
     folder.clear_lost_batches()
-    return tuple(CaseRange(batch.first, batch.count) for batch in lost)
+    return tuple(lost)
 
 
 def _learn_deadline(settings: Settings, source: CaseSource, target: Target) -> None:
@@ -167,8 +180,11 @@ def _grow_corpus(
     reached = {index for index in tally.reached if index >= 0}
     reached.update(range(min(tally.cases - settings.replayed, MOST_TRACED)))
     made = (source.at(index) for index in sorted(reached))
-    added = add_to_corpus(Path(settings.corpus), made, _blocks_of(tell))
-    return CorpusUse(settings.corpus, settings.replayed, len(added))
+    added = 0
+    with noting(tally.unwritten):
+        for _ in growth(Path(settings.corpus), made, _blocks_of(tell)):
+            added += 1
+    return CorpusUse(settings.corpus, settings.replayed, added)
 
 
 def _blocks_of(tell: Tell) -> BlocksOf:
@@ -196,11 +212,14 @@ def _finding(
     if target.domains != CLAIMABLE and steady:
         case, _ = plainest(case, judge(case, target, reference), target, reference)
         original = replace(original, case=case)
+    file = ""
+    with noting(tally.unwritten):
+        file = _from_here(folder.record(original))
     finding = Finding(
         signature=signature,
         count=sighting.count,
         first_index=sighting.first_index,
-        file=_from_here(folder.record(original)),
+        file=file,
         folder=str(folder.finding(signature).relative_to(folder.root)),
         lines=original.mismatches,
         reproducer=original,
@@ -209,16 +228,22 @@ def _finding(
         return finding
     third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
-    small, verdict = shrink_and_judge(original, target, reference, path, settings.shrink_seconds)
-    script = alone = ""
+    small, verdict = shrunk(original, target, reference, path, settings.shrink_seconds)
+    file = ""
+    with noting(tally.unwritten):
+        write_reproducer(path, small)
+        file = _from_here(path)
     shows = steady and not verdict.agrees
-    if shows:
-        script = _write_script(folder, small, target, reference, verdict)
+    script = _script(small, target, reference, verdict) if shows else ""
+    if script:
+        with noting(tally.unwritten):
+            write_atomically(folder.script_path(signature), script.encode())
+    alone = ""
     if shows and not signature.startswith(CRASH):
         alone = who_stands_alone(small.case, target, reference, third)
     return replace(
         finding,
-        file=_from_here(path),
+        file=file,
         lines=small.mismatches,
         alone=alone,
         script=script,
@@ -233,25 +258,16 @@ def _original(
     """The case of ``signature`` to begin with: the first, or as recorded where it needs others."""
     found = describe(settings, source.at(index), index, signature, ())
     if signature.startswith(UNSTEADY) or folder.has_company(signature):
-        found = folder.originals()[signature]
+        found = folder.originals().get(signature, found)
     note = f"from the corpus {settings.corpus}" if found.index < 0 else ""
     return replace(found, note=note)
 
 
-def _write_script(
-    folder: RunFolder,
-    found: Reproducer,
-    target: Target,
-    reference: Target | None,
-    verdict: Verdict,
-) -> str:
-    """Write the standalone script, if there is one; its text. A sanitized build has none."""
+def _script(found: Reproducer, target: Target, reference: Target | None, verdict: Verdict) -> str:
+    """The standalone script, if there is one; a sanitized build has none."""
     died = found.signature.startswith(CRASH)
     shown = None if died else verdict
-    text = "" if target.fence else script_text(found, target, reference, shown)
-    if text:
-        write_atomically(folder.script_path(found.signature), text.encode())
-    return text
+    return "" if target.fence else script_text(found, target, reference, shown)
 
 
 def _from_here(path: Path) -> str:

@@ -9,7 +9,9 @@ import torch
 
 from kv_canary_fuzz.strategies.case import Case
 
+from ..atomic_file import noting
 from ..execution.fuzzer import Fuzzer
+from ..execution.garbage import rare_collections
 from ..findings.quarantine import quarantine_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from .blame import Blame
@@ -21,6 +23,7 @@ from .settings import Settings, Shard
 from .tally import Pace, Tally
 
 
+@rare_collections()
 def run_batches(
     settings: Settings,
     batches: Iterable[range],
@@ -32,7 +35,8 @@ def run_batches(
     """Fuzz the cases of ``batches`` until the time is over or ``stop`` says so.
 
     Every batch is on disk before it is launched; every first case of a signature is written as
-    soon as it is found. ``report`` is called after each batch with the tally so far.
+    soon as it is found. Where that fails no further batch is run, and the tally says why.
+    ``report`` is called after each batch with the tally so far.
     """
     torch.set_num_threads(1)
     target = load_isolated(settings.target, settings.deadline)
@@ -49,7 +53,10 @@ def run_batches(
         if stop() or _is_over(settings, monotonic() - started):
             break
         fuzzer.prepare()
-        folder.mark_in_flight(InFlight(batch.start, len(batch)))
+        with noting(tally.unwritten):
+            folder.mark_in_flight(InFlight(batch.start, len(batch)))
+        if tally.unwritten:
+            break
         cases = [source.at(index) for index in batch]
         allowed = quarantine.launched(cases)
         hold.look()
@@ -68,7 +75,8 @@ def run_batches(
         tally.paces[0].add(len(cases), time())
         report(tally)
     fuzzer.close()
-    folder.clear_in_flight()
+    with noting(tally.unwritten):
+        folder.clear_in_flight()
     return tally
 
 

@@ -54,7 +54,8 @@ class Tally(Struct):
     first case of the last batch that is counted. ``interrupted`` says that a person ended it.
     ``quarantined`` counts the cases that the ledger kept from being launched, ``held_back`` those
     that a finding of this run did. ``outgrown`` counts processes of the target that were replaced
-    because their memory had grown.
+    because their memory had grown. ``unwritten`` has a line for each file that could not be
+    written: what ends a process's part.
     """
 
     cases: int = 0
@@ -69,6 +70,7 @@ class Tally(Struct):
     quarantined: int = 0
     held_back: int = 0
     outgrown: int = 0
+    unwritten: list[str] = field(default_factory=list)
 
     def sight(self, signature: str, index: int, count: int = 1) -> None:
         known = self.findings.get(signature)
@@ -95,6 +97,7 @@ class Tally(Struct):
         self.quarantined += other.quarantined
         self.held_back += other.held_back
         self.outgrown += other.outgrown
+        self.unwritten += other.unwritten
 
     def progress(self) -> Tally:
         """What a reader of progress needs: the counts alone."""

@@ -40,9 +40,13 @@ class Batch:
 
 
 def lay_out_batch(cases: Sequence[Case]) -> Batch:
-    layouts = tuple(lay_out(case) for case in cases)
+    return batch_of(tuple(cases), tuple(lay_out(case) for case in cases))
+
+
+def batch_of(cases: tuple[Case, ...], layouts: tuple[Layout, ...]) -> Batch:
+    """The batch of cases that are laid out already."""
     ends = np.cumsum([0, *(layout.size for layout in layouts)]).tolist()
-    return Batch(cases=tuple(cases), layouts=layouts, bases=tuple(ends[:-1]), size=ends[-1])
+    return Batch(cases=cases, layouts=layouts, bases=tuple(ends[:-1]), size=ends[-1])
 
 
 def allocate(size: int) -> Bytes:

@@ -74,9 +74,9 @@ class Binder:
     def _bind_sources(self) -> tuple[RealKvSource, ...]:
         bound = []
         for index, source in enumerate(self._case.real_kv_sources):
-            offset, size = self._regions[source_region(index)]
-            start = self._base + offset
-            tensor = self._memory.bytes[start : start + size].as_strided(
+            region = self._regions[source_region(index)]
+            start = self._base + region.offset
+            tensor = self._memory.bytes[start : start + region.size].as_strided(
                 (source.rows, source.row_bytes), (source.row_step, 1)
             )
             bound.append(
@@ -90,9 +90,9 @@ class Binder:
         return tuple(bound)
 
     def _words(self, name: str) -> torch.Tensor:
-        offset, size = self._regions[name]
-        start = self._word_base + offset // 8
-        return self._memory.words[start : start + size // 8]
+        region = self._regions[name]
+        start = self._word_base + region.offset // 8
+        return self._memory.words[start : start + region.size // 8]
 
     def _int(self, name: str) -> torch.Tensor:
         start = (self._base + self._regions[name].offset) // 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,6 +13,7 @@ from kv_canary_fuzz.reference.batch import run_verify_batch, run_write_batch
 from kv_canary_fuzz.reference.validation import check_verify, check_write
 from kv_canary_fuzz.strategies.case import Case, CorruptStep
 
+from ..targets.memory import pass_on_lack
 from ..targets.target import Target
 from .arena import Batch
 from .binding import Binder
@@ -38,11 +40,25 @@ class Run:
         return self.rows.get((case, step), NO_ROWS)
 
 
-def run_target(target: Target, batch: Batch, memory: Memory) -> Run:
-    """Run every case of the batch, one after another, on ``memory``."""
+def _nothing(_: int) -> None:
+    pass
+
+
+def run_target(
+    target: Target, batch: Batch, memory: Memory, begin: Callable[[int], None] = _nothing
+) -> Run:
+    """Run every case of the batch, one after another, on ``memory``.
+
+    ``begin`` is called with the number of each case before its first step. Where launches end later
+    than they return, nothing here waits for them, but for whether the replays of graphs agree,
+    which is asked behind the last case.
+    """
     run = Run()
     played = []
-    for case, layout, base in zip(batch.cases, batch.layouts, batch.bases, strict=True):
+    for index, (case, layout, base) in enumerate(
+        zip(batch.cases, batch.layouts, batch.bases, strict=True)
+    ):
+        begin(index)
         binder = Binder(case, layout, memory, base)
         if target.set_schedule is not None:
             target.set_schedule(case.schedule)
@@ -63,6 +79,10 @@ def step_target(target: Target, case: Case, binder: Binder, number: int) -> Rais
         return None
     try:
         launch = binder.launch(number)
+    except Exception as error:
+        pass_on_lack(error, "tensors of a launch")
+        return Raised.of(error)
+    try:
         launcher = target.write if isinstance(launch, WriteLaunch) else target.verify
         launcher(**launch.arguments())
     except Exception as error:

@@ -16,6 +16,7 @@ import torch
 
 from kv_canary_fuzz.strategies.case import Case, Launching
 
+from ..targets.memory import pass_on_lack
 from ..targets.streams import Streams
 from ..targets.target import Target
 from .arena import Bytes
@@ -104,6 +105,7 @@ def _replayed(
     try:
         replay = streams.captured(lambda: played.raised.update(run()))
     except RuntimeError as error:
+        pass_on_lack(error, "a graph of launches")
         played.raised[played.last] = Raised(NOT_CAPTURED, f"{type(error).__name__}: {error}")
         return played
     after = []

@@ -8,8 +8,10 @@ Steps that are equal share their tensors: the same launch again, on what the fir
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from msgspec import Struct
 
 from kv_canary_fuzz.reference import consts
 from kv_canary_fuzz.strategies.case import Case, Column, CorruptStep, Step, VerifyStep, WriteStep
@@ -22,18 +24,21 @@ INT_ALIGNMENT = 4
 RING_ROW_BYTES = consts.VIOLATION_FIELDS * 8
 
 
-class Region(NamedTuple):
+class Region(Struct, frozen=True, array_like=True, gc=False):
     """``size`` bytes from ``offset`` on, counted from the first byte of the case."""
 
     offset: int
     size: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.offset, self.size))
 
     @property
     def end(self) -> int:
         return self.offset + self.size
 
 
-class Layout(NamedTuple):
+class Layout(Struct, frozen=True, array_like=True):
     """The regions of a case by name, in order of offset, and the bytes they take with guards."""
 
     regions: dict[str, Region]
@@ -69,10 +74,12 @@ def between_rows(case: Case, region: str, offset: int) -> bool:
     )
 
 
+@cache
 def source_region(index: int) -> str:
     return f"real_kv_sources[{index}].tensor"
 
 
+@cache
 def step_region(step: int, name: str) -> str:
     return f"steps[{step}].{name}"
 
@@ -92,65 +99,78 @@ _VERIFY_COLUMNS = (
     ("plan.verify_expected_positions", "verify_expected_positions"),
     ("plan.verify_prev_slot_indices", "verify_prev_slot_indices"),
 )
-_WRITE_FLAGS = (
-    ("plan.write_num_valid_reqs", "write_num_valid_reqs"),
-    ("enable_chain_position_assert", "enable_chain_position_assert"),
-)
-_VERIFY_FLAGS = (("plan.verify_num_valid", "verify_num_valid"), ("plan.enable", "enable"))
+_WRITE_FLAGS = ("plan.write_num_valid_reqs", "enable_chain_position_assert")
+_VERIFY_FLAGS = ("plan.verify_num_valid", "plan.enable", "enable_chain_position_assert")
 
 
-def step_columns(step: Step) -> Iterator[tuple[str, Column]]:
+def step_columns(step: Step) -> list[tuple[str, Column]]:
     """The int64 tensors of a launch, by the name that a refusal would use."""
     if isinstance(step, CorruptStep):
-        return
-    for name, field in _WRITE_COLUMNS if isinstance(step, WriteStep) else _VERIFY_COLUMNS:
-        column = getattr(step, field)
-        if column is not None:
-            yield name, column
+        return []
+    fields = _WRITE_COLUMNS if isinstance(step, WriteStep) else _VERIFY_COLUMNS
+    columns = [(name, getattr(step, field)) for name, field in fields]
+    return [named for named in columns if named[1] is not None]
 
 
-def step_flags(step: Step) -> Iterator[tuple[str, int]]:
+def step_flags(step: Step) -> list[tuple[str, int]]:
     """The int32 [1] tensors of a launch, by the name that a refusal would use."""
+    values: tuple[int, ...] = ()
+    if isinstance(step, WriteStep):
+        values = step.write_num_valid_reqs, step.enable_chain_position_assert
+    elif isinstance(step, VerifyStep):
+        values = step.verify_num_valid, step.enable, 0
+    return list(zip(_flag_names(step), values, strict=True))
+
+
+def _flag_names(step: Step) -> tuple[str, ...]:
     if isinstance(step, CorruptStep):
-        return
-    for name, field in _WRITE_FLAGS if isinstance(step, WriteStep) else _VERIFY_FLAGS:
-        yield name, getattr(step, field)
-    if isinstance(step, VerifyStep):
-        yield "enable_chain_position_assert", 0
+        return ()
+    return _WRITE_FLAGS if isinstance(step, WriteStep) else _VERIFY_FLAGS
 
 
 def lay_out(case: Case) -> Layout:
     """Place every region of ``case``: the state first, then each step's tensors."""
+    words, ints, rows = (
+        case.shift // unit * unit for unit in (WORD_ALIGNMENT, INT_ALIGNMENT, SOURCE_ALIGNMENT)
+    )
     regions: dict[str, Region] = {}
-    end = 0
-
-    def place(name: str, size: int, alignment: int) -> None:
-        nonlocal end
-        offset = (end + GUARD_BYTES + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-        offset += case.shift // alignment * alignment
-        regions[name] = Region(offset, size)
-        end = offset + size
-
-    place("canary_buf", case.num_slots * case.slot_stride_bytes, WORD_ALIGNMENT)
-    place("violation_ring", case.ring_capacity * RING_ROW_BYTES, WORD_ALIGNMENT)
-    place("violation_write_index", 4, INT_ALIGNMENT)
-    place("slot_run_counter", 8, WORD_ALIGNMENT)
-    place("kernel_run_counter", 8, WORD_ALIGNMENT)
+    state = [
+        ("canary_buf", case.num_slots * case.slot_stride_bytes, words),
+        ("violation_ring", case.ring_capacity * RING_ROW_BYTES, words),
+        ("violation_write_index", 4, ints),
+        ("slot_run_counter", 8, words),
+        ("kernel_run_counter", 8, words),
+    ]
     for index, source in enumerate(case.real_kv_sources):
-        place(source_region(index), source.span, SOURCE_ALIGNMENT)
-    for number, step in enumerate(case.steps):
-        first = case.steps.index(step)
+        state.append((source_region(index), source.span, rows))
+    end = _place(regions, 0, state)
+    steps = case.steps
+    for number, step in enumerate(steps):
+        if isinstance(step, CorruptStep):
+            continue
+        first = steps.index(step)
         if first < number:
             _share(regions, step, number, first)
             continue
-        for name, column in step_columns(step):
-            place(step_region(number, name), column.length * 8, WORD_ALIGNMENT)
-        for name, _ in step_flags(step):
-            place(step_region(number, name), 4, INT_ALIGNMENT)
-    size = (end + GUARD_BYTES + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-    return Layout(regions, size)
+        tensors = [
+            (step_region(number, name), column.length * 8, words)
+            for name, column in step_columns(step)
+        ]
+        tensors += [(step_region(number, name), 4, ints) for name in _flag_names(step)]
+        end = _place(regions, end, tensors)
+    return Layout(regions, (end + GUARD_BYTES + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
+
+
+def _place(regions: dict[str, Region], end: int, tensors: Iterable[tuple[str, int, int]]) -> int:
+    """Put tensors, given as name, size and shift, behind ``end``; where the last of them ends."""
+    for name, size, shift in tensors:
+        offset = (end + GUARD_BYTES + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + shift
+        regions[name] = Region(offset, size)
+        end = offset + size
+    return end
 
 
 def _share(regions: dict[str, Region], step: Step, number: int, first: int) -> None:
-    for name, _ in (*step_columns(step), *step_flags(step)):
+    names = (*(name for name, _ in step_columns(step)), *_flag_names(step))
+    for name in names:
         regions[step_region(number, name)] = regions[step_region(first, name)]

@@ -26,6 +26,11 @@ class Memory:
             return self._host[offset : offset + size]
         return self.bytes[offset : offset + size].cpu().numpy()
 
+    def read_into(self, buffer: Bytes) -> None:
+        """Copy the first bytes to ``buffer``, unless that is where they are."""
+        if self._host is None:
+            torch.from_numpy(buffer).copy_(self.bytes[: buffer.size])
+
     def flip(self, offset: int, mask: int) -> None:
         """XOR a byte. On a device it is put on the current stream, and nothing is waited for."""
         if self._host is not None:

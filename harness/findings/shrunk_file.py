@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -25,25 +26,28 @@ def shrink_to_file(
     path: Path,
     budget_seconds: float,
 ) -> Reproducer:
-    """Shrink a finding, pinned to its signature; the best so far is always in ``path``."""
-    return shrink_and_judge(original, target, reference, path, budget_seconds)[0]
+    """Shrink a finding into ``path``, as `shrunk` does. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    small, _ = shrunk(original, target, reference, path, budget_seconds)
+    write_reproducer(path, small)
+    return small
 
 
-def shrink_and_judge(
+def shrunk(
     original: Reproducer,
     target: Target,
     reference: Target | None,
     path: Path,
     budget_seconds: float,
 ) -> tuple[Reproducer, Verdict]:
-    """`shrink_to_file`, and the verdict on what it comes to.
+    """A finding shrunk, pinned to its signature, and the verdict on what comes out.
 
-    A flaky one has to fail once in all the runs that it is given. One that fails in company is
-    shrunk together with that.
+    That is still to be written. A flaky one has to fail once in all the runs that it is given. One
+    that fails in company is shrunk together with that. The best so far is always in ``path``, for
+    as long as that can be written to.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     if original.company.size:
-        return _shrink_company_to_file(original, target, reference, path, budget_seconds)
+        return _shrunk_in_company(original, target, reference, path, budget_seconds)
     signature, wanted = original.signature, original.signature.removeprefix(FLAKY)
 
     def still_fails(case: Case) -> bool:
@@ -51,7 +55,8 @@ def shrink_and_judge(
         return verdict.signature == wanted
 
     def keep(case: Case) -> None:
-        write_reproducer(path, replace(original, case=case, mismatches=()))
+        with suppress(OSError):
+            write_reproducer(path, replace(original, case=case, mismatches=()))
 
     result = shrink(original.case, still_fails, budget_seconds=budget_seconds, on_better=keep)
     for side in (target, reference):
@@ -62,11 +67,10 @@ def shrink_and_judge(
     if signature != wanted:
         lines = (rate_text(case, target, reference), *lines)
     best = replace(original, case=case, mismatches=lines)
-    write_reproducer(path, best)
     return best, verdict
 
 
-def _shrink_company_to_file(
+def _shrunk_in_company(
     original: Reproducer,
     target: Target,
     reference: Target | None,
@@ -77,7 +81,8 @@ def _shrink_company_to_file(
         return judge_in_company(case, company, target, reference).signature == original.signature
 
     def keep(case: Case, company: Company) -> None:
-        write_reproducer(path, replace(original, case=case, company=company, mismatches=()))
+        with suppress(OSError):
+            write_reproducer(path, replace(original, case=case, company=company, mismatches=()))
 
     result = shrink_in_company(
         original.case, original.company, still_fails, budget_seconds=budget_seconds, on_better=keep
@@ -85,5 +90,4 @@ def _shrink_company_to_file(
     verdict = judge_in_company(result.case, result.company, target, reference)
     lines = (company_line(result.company, verdict), *lines_of(verdict))
     best = replace(original, case=result.case, company=result.company, mismatches=lines)
-    write_reproducer(path, best)
     return best, verdict

@@ -9,17 +9,21 @@ import resource
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from kv_canary_fuzz.strategies.case import Case
 
-from ..execution.arena import Batch, lay_out_batch
+from ..execution.arena import Batch, batch_of, lay_out_batch
 from ..execution.execution import run_target
+from ..execution.garbage import GARBAGE_THRESHOLD
 from ..execution.layout import Layout
 from ..execution.outcome import Raised
 from ..execution.stepping import Stepper
 from ..execution.tensors import Memory
+from ..targets.devices import is_crowded, synchronizer
+from ..targets.memory import own_memory
 from ..targets.target import Launcher, Target
 from .protocol import (
     BareRequest,
@@ -31,31 +35,22 @@ from .protocol import (
     decode_request,
     encode,
 )
-from .shared import CASE, COUNT, LAUNCH, PROGRESS_BYTES, STEP, VERIFY, WRITE, SharedMemory, Words
+from .sentence import Doom, Sentence, awaited, nothing
+from .shared import (
+    CASE,
+    COUNT,
+    LAUNCH,
+    LOADED,
+    PROGRESS_BYTES,
+    STEP,
+    VERIFY,
+    WRITE,
+    SharedMemory,
+    Words,
+)
 
 DOOMED_STATUS = 87
-GARBAGE_THRESHOLD = 200_000
-"""Objects between collections: cases come and go by the thousand and have no cycles."""
-
 _PR_SET_PDEATHSIG = 1
-
-_CUDA_KINDS = {
-    "illegal memory access": "illegal address",
-    "misaligned address": "misaligned address",
-    "out of memory": "out of memory",
-    "can't allocate memory": "out of memory",
-    "device-side assert": "device assert",
-    "launch timed out": "hang",
-    "unspecified launch failure": "launch failure",
-}
-
-
-class _Doom(BaseException):
-    """Passes by everything that makes an outcome of an exception."""
-
-    def __init__(self, kind: str, line: str) -> None:
-        super().__init__(line)
-        self.kind = kind
 
 
 class Places(NamedTuple):
@@ -72,7 +67,9 @@ def serve(places: Places, target: Target) -> None:
     connection = Connection(places.connection)
     progress = SharedMemory(PROGRESS_BYTES, places.progress).words
     arena = SharedMemory(places.arena_bytes, places.arena)
-    worker = _Worker(watched(target, progress), arena, progress)
+    worker = _Worker(target, arena, progress)
+    sentence = Sentence(lambda: resource.getrlimit(resource.RLIMIT_DATA)[0] < 0)
+    progress[LOADED] = 1
     while True:
         try:
             request = decode_request(connection.recv_bytes())
@@ -81,40 +78,45 @@ def serve(places: Places, target: Target) -> None:
                 target.leave()
             return
         try:
-            with _Sentence():
+            with sentence:
                 answer = worker.answer(request)
             connection.send_bytes(encode(answer))
-        except _Doom as doom:
+        except Doom as doom:
             connection.send_bytes(encode(Doomed(doom.kind, str(doom))))
             os._exit(DOOMED_STATUS)
 
 
 class _Worker:
+    """Has the target launch by launch, and another one that waits for each launch to end."""
+
     def __init__(self, target: Target, arena: SharedMemory, progress: Words) -> None:
-        self._target = target
+        self._wait = awaited(synchronizer(target))
+        self._target = watched(target, progress, nothing)
+        self._stepwise = watched(target, progress, self._wait)
         self._arena = arena
         self._progress = progress
 
     def answer(self, request: BareRequest) -> Ended:
         match request:
-            case RunBareCases(cases):
-                return Ended(self._run(lay_out_batch(cases)))
+            case RunBareCases(cases, layouts, stepwise):
+                return Ended(self._run(batch_of(cases, layouts), stepwise=stepwise))
             case RunBareSteps(case):
                 return Ended(self._run_steps(case))
 
-    def _run(self, batch: Batch) -> Outcomes:
+    def _run(self, batch: Batch, *, stepwise: bool) -> Outcomes:
         memory = self._memory(batch.size)
-        raised = []
-        for position, case in enumerate(batch.cases):
+
+        def begin(position: int) -> None:
+            if stepwise:
+                self._wait()
             self._progress[CASE] = position
-            layout, base = batch.layouts[position], batch.bases[position]
-            alone = Batch(cases=(case,), layouts=(layout,), bases=(base,), size=batch.size)
-            self._fence(batch.size, layout, base)
-            for (_, step), outcome in run_target(self._target, alone, memory).raised.items():
-                raised.append((position, step, *_text(outcome)))
+            self._fence(batch.size, batch.layouts[position], batch.bases[position])
+
+        run = run_target(self._stepwise if stepwise else self._target, batch, memory, begin)
+        self._wait()
         self._fence(batch.size)
-        self._bring_back(memory, batch.size)
-        return tuple(raised)
+        memory.read_into(self._arena.bytes[: batch.size])
+        return tuple((*key, *_text(outcome)) for key, outcome in run.raised.items())
 
     def _run_steps(self, case: Case) -> Outcomes:
         batch = lay_out_batch([case])
@@ -122,7 +124,7 @@ class _Worker:
         memory = self._memory(size)
         self._progress[CASE] = 0
         self._fence(size * (len(case.steps) + 1))  # an earlier batch may have closed more
-        stepper = Stepper(case, layout, self._target, memory)
+        stepper = Stepper(case, layout, self._stepwise, memory)
         raised = []
         for number in range(len(case.steps)):
             self._progress[STEP] = number
@@ -130,8 +132,9 @@ class _Worker:
             outcome = stepper.advance(number)
             if outcome is not None:
                 raised.append((0, number, *_text(outcome)))
+            self._wait()
             self._fence(size)
-            self._bring_back(memory, size)
+            memory.read_into(self._arena.bytes[:size])
             place = slice(size * (number + 1), size * (number + 2))
             self._arena.bytes[place] = self._arena.bytes[:size]
         return tuple(raised)
@@ -147,62 +150,27 @@ class _Worker:
             self._target.fence(self._arena.bytes.ctypes.data, size, parts)
 
     def _memory(self, size: int) -> Memory:
-        return Memory(self._arena.bytes[:size], self._target.device)
-
-    def _bring_back(self, memory: Memory, size: int) -> None:
-        """Where the tensors live elsewhere, copy them to where the other side looks."""
-        if self._target.device != "cpu":
-            self._arena.bytes[:size] = memory.read(0, size)
+        with own_memory("the bytes of a batch"):
+            return Memory(self._arena.bytes[:size], self._target.device)
 
 
-def watched(target: Target, progress: Words) -> Target:
-    """The target with launchers that say where they are, and that end on a fatal error."""
-    synchronize = _synchronize if target.device.startswith("cuda") else None
+def watched(target: Target, progress: Words, wait: Callable[[], None]) -> Target:
+    """The target with launchers that say where they are, ``wait``, and end on a fatal error."""
+    sentence = Sentence(partial(is_crowded, target))
+
+    def with_words(launcher: Launcher, kind: int) -> Launcher:
+        def launch(**arguments: Any) -> None:
+            progress[LAUNCH] = kind
+            progress[COUNT] += 1
+            with sentence:
+                launcher(**arguments)
+                wait()
+
+        return launch
+
     return replace(
-        target,
-        write=_watched(target.write, WRITE, progress, synchronize),
-        verify=_watched(target.verify, VERIFY, progress, synchronize),
+        target, write=with_words(target.write, WRITE), verify=with_words(target.verify, VERIFY)
     )
-
-
-def _watched(
-    launcher: Launcher, kind: int, progress: Words, synchronize: Callable[[], None] | None
-) -> Launcher:
-    def launch(**arguments: Any) -> None:
-        progress[LAUNCH] = kind
-        progress[COUNT] += 1
-        with _Sentence():
-            launcher(**arguments)
-            if synchronize is not None:
-                synchronize()
-
-    return launch
-
-
-class _Sentence:
-    """Turns an error that the process does not get over into its end; others pass."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, MemoryError):
-            raise _Doom("out of memory", "MemoryError") from None
-        if isinstance(error, (SystemExit, KeyboardInterrupt)):
-            raise _Doom("exit", f"{type(error).__name__} {error}".strip()) from None
-        if isinstance(error, Exception) and not isinstance(error, ValueError):
-            line = " ".join(str(error).split())[:400]
-            fatal = "CUDA" in line or "can't allocate memory" in line
-            if fatal:
-                found = (kind for words, kind in _CUDA_KINDS.items() if words in line)
-                raise _Doom(next(found, "CUDA error"), line) from None
-
-
-def _synchronize() -> None:
-    import torch
-
-    if not torch.cuda.is_current_stream_capturing():
-        torch.cuda.synchronize()
 
 
 def _text(outcome: Raised) -> tuple[str, str]:

@@ -24,17 +24,23 @@ class Deadline:
     ``floor`` seconds of processor time are always granted, and ``IDLE_FACTOR`` times as many of
     the clock to a process that uses no processor. A first launch may have something to build:
     before the first case has ended, ten times as much of the clock is granted. Where the target
-    ``builds`` in its own process, each process has to load it and build: before its first answer,
-    it is granted ten times as much of both.
+    ``builds`` in its own process, each process has to: before its first answer, it is granted ten
+    times as much of both, or ten times what the first answers of others took where that is less.
     """
 
     floor: float
     builds: bool = False
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _first: float | None = None
 
-    def learn(self, seconds: float, cases: int) -> None:
-        """Count ``cases`` that took ``seconds`` of processor time together."""
+    def learn(self, seconds: float, cases: int, *, fresh: bool = False) -> None:
+        """Count ``cases`` that took ``seconds`` of processor time together.
+
+        ``fresh`` says of their process that they were its first.
+        """
         self._seconds.append(seconds / cases)
+        if fresh:
+            self._first = max(self._first or 0.0, seconds)
 
     def passed(self, busy: float, elapsed: float, *, fresh: bool) -> bool:
         """Whether a launch hangs that used ``busy`` seconds of processor time in ``elapsed``.
@@ -44,10 +50,17 @@ class Deadline:
         usual = median(self._seconds) if self._seconds else 0.0
         allowed = max(self.floor, MANY * usual)
         building = fresh and self.builds
-        if busy > allowed * (FIRST if building else 1):
+        patience = self._patience(allowed) if building else 1
+        if busy > allowed * patience:
             return True
-        patience = FIRST if building or not self._seconds else 1
+        patience = patience if building or self._seconds else FIRST
         return elapsed > max(IDLE_FACTOR * allowed * patience, MANY * busy)
+
+    def _patience(self, allowed: float) -> float:
+        """How many times as much as is ``allowed`` a process gets that has something to build."""
+        if self._first is None:
+            return FIRST
+        return min(FIRST, max(1.0, FIRST * self._first / allowed))
 
 
 def processor_seconds(process: int) -> float:

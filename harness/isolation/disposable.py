@@ -15,15 +15,19 @@ import msgspec
 from ..execution.outcome import Death
 from ..targets.target import TargetError
 from .deadline import Deadline, processor_seconds
+from .kinds import HANG, KILLED, UNLOADED
 from .nursery import Nursery
 from .protocol import MAX_ANSWER_BYTES, Doomed, Ended, Request, decode_answer, encode
 from .report import Report, read_report
-from .shared import COUNT, LAUNCH_NAMES, PROGRESS_BYTES, Log, SharedMemory
+from .shared import COUNT, LAUNCH_NAMES, LOADED, PROGRESS_BYTES, Log, SharedMemory
 from .zygote import Fork
 
 LOOK_SECONDS = 0.2
-KILLED = "killed"
-"""The kind of a death by a signal that nobody here sent: it says nothing about the case."""
+LOAD_LOOK_SECONDS = 0.002
+LOAD_SECONDS = 600.0
+"""So long a process may load its target. What it takes is no matter of the deadline: a context of a
+device, made together with those of many other processes, takes many seconds of the processor."""
+
 
 _SIGNAL_KINDS = {
     signal.SIGSEGV: "segfault",
@@ -65,12 +69,30 @@ class Disposable:
             its.close()
         self._busy = 0.0
         self._fresh = True
+        self._loaded = False
+        self._request = b""
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it has loaded its target. Once seen, it stays so whatever the target writes."""
+        self._loaded = self._loaded or bool(self._progress.words[LOADED])
+        return self._loaded
 
     def ask(self, request: Request) -> None:
-        """Send a request; `answer` says what came of it."""
+        """Send a request; `answer` says what came of it.
+
+        It waits until the target is loaded: before that the process reads nothing, and a message
+        that finds no room would hold up this one.
+        """
+        self._request = encode(request)
+        if self.loaded:
+            self._send()
+
+    def _send(self) -> None:
+        request, self._request = self._request, b""
         self._busy = self._processor_seconds()
         with suppress(OSError):
-            self._connection.send_bytes(encode(request))
+            self._connection.send_bytes(request)
 
     def answer(self, cases: int = 0) -> Ended | Loss:
         """What the request about so many cases came to, or how the process died.
@@ -79,19 +101,23 @@ class Disposable:
         """
         hung = self._wait()
         answer = None if hung else self._receive()
+        self._loaded = self.loaded
         if isinstance(answer, Ended):
-            self._fresh = False
-            self.served += cases
             if cases:
-                self._deadline.learn(self._processor_seconds() - self._busy, cases)
+                used = self._processor_seconds() - self._busy
+                self._deadline.learn(used, cases, fresh=self._fresh)
+            self.served += cases
+            self._fresh = False
             return answer
-        case, step, launch, _ = self._progress.words.tolist()
+        case, step, launch, *_ = self._progress.words.tolist()
         self._kill()
         code = self._nursery.reap(self.process)
         report = read_report(self._log.text())
         self._close()
         name = LAUNCH_NAMES[launch] if 0 <= launch < len(LAUNCH_NAMES) else ""
-        kind = "hang" if hung else _kind(code, answer, report)
+        kind = HANG if hung else _kind(code, answer, report)
+        if not self._loaded:
+            kind = UNLOADED
         lines = (answer.line,) if answer else report.lines
         death = Death(kind, name, report.place, lines)
         return Loss(death, max(0, min(case, cases - 1)), max(0, step))
@@ -106,16 +132,28 @@ class Disposable:
             return None
 
     def close(self) -> None:
-        """Let the process end; it is killed where it does not."""
+        """Let the process end; it is killed where it does not, or where it never did anything."""
+        if not self.loaded:
+            self._kill()
         self._connection.close()
         self._nursery.reap(self.process)
         self._progress.close()
         self._log.close()
 
     def _wait(self) -> bool:
-        """Wait for an answer or the end of the process; True where neither comes in time."""
-        count, since = -1, 0.0
-        busy = 0.0
+        """Wait for an answer or the end of the process; True where neither comes in time.
+
+        The time of a launch begins when the target is loaded.
+        """
+        until = time.monotonic() + LOAD_SECONDS
+        while not self.loaded:
+            if self._connection.poll(LOAD_LOOK_SECONDS):
+                return False
+            if time.monotonic() > until:
+                return True
+        if self._request:
+            self._send()
+        count, since, busy = -1, 0.0, 0.0
         while not self._connection.poll(LOOK_SECONDS):
             now, used = time.monotonic(), self._processor_seconds()
             if self._progress.words[COUNT] != count:

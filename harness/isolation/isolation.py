@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import deque
 from typing import NamedTuple
 
 from kv_canary_fuzz.strategies.case import Case
 
-from ..execution.arena import Batch, Bytes, allocate, fill, lay_out_batch
+from ..execution.arena import Batch, Bytes, fill, lay_out_batch
 from ..execution.execution import Run
 from ..execution.outcome import Death, Raised
+from ..targets.target import TargetError
 from .deadline import Deadline
-from .disposable import KILLED, Disposable, Loss
+from .disposable import Disposable, Loss
 from .growth import Growth
+from .kinds import KILLED, NOBODYS, SHORT, UNLOADED
 from .nursery import Nursery
 from .protocol import Ended, Request, RunCases, RunSteps
+from .settlement import Settlement, blamed, run_of
 from .shared import SharedMemory
 
 CASES_PER_PROCESS = 8192
@@ -26,7 +31,15 @@ MOST_EARLIER = 1024
 """Cases that are remembered of those that a process ran."""
 
 TRIES = 3
-"""How often a process that was killed from outside is replaced before its case is blamed."""
+"""How often a process is replaced whose death says nothing about its case."""
+
+PAUSE_SECONDS = 1.0
+"""Before a process is replaced that found no memory, or no target; then four times as long."""
+
+LEAD = 8
+"""A process gets a successor when all but one in so many of its cases are run."""
+SPREAD = 16
+"""The first process of each worker lives shorter by up to one in two, in so many steps."""
 
 
 class Steps(NamedTuple):
@@ -43,16 +56,23 @@ class Isolation:
     """Runs one target's cases in processes that may die; whoever dies is replaced.
 
     One batch or one case is in work at a time, and its bytes lie in `arena`. ``gpu`` is the number
-    of the one that is current in those processes. ``outgrown`` counts those that were let go
-    because they had taken much more memory than at first, before one died of it.
+    of the one that is current in those processes. ``late`` is whether launches end later than they
+    return, and so what they do to the process is noticed at another place. ``outgrown`` counts the
+    processes that were let go because they had taken much more memory than at first.
     """
 
-    def __init__(self, nursery: Nursery, deadline: Deadline, gpu: int | None = None) -> None:
+    def __init__(
+        self, nursery: Nursery, deadline: Deadline, gpu: int | None = None, *, late: bool = False
+    ) -> None:
         self._nursery = nursery
         self._gpu = gpu
         self._deadline = deadline
+        self._late = late
+        self._most = CASES_PER_PROCESS if gpu is None else CASES_PER_DEVICE_PROCESS
+        self._lifetime = self._most - self._most * (os.getpid() % SPREAD) // (2 * SPREAD)
         self._arena: SharedMemory | None = None
         self._process: Disposable | None = None
+        self._successor: Disposable | None = None
         self._batch: Batch | None = None
         self._growth: Growth | None = None
         self.outgrown = 0
@@ -82,7 +102,7 @@ class Isolation:
         self._batch = batch
         process = self._living()
         self._earlier = tuple(self._ran)
-        process.ask(RunCases(batch.cases))
+        process.ask(RunCases(batch.cases, batch.layouts))
         self._remember(batch.cases)
 
     def finish(self) -> tuple[Run, Bytes]:
@@ -95,22 +115,20 @@ class Isolation:
         answer = self._answer(len(batch.cases))
         if isinstance(answer, Ended):
             return run_of(answer), self.arena(batch.size)
-        return self._sort_out(batch, answer)
+        settlement = Settlement(batch, self._run_part, self.let_go)
+        settlement.sort_out(answer, late=self._late)
+        return settlement.run, settlement.bytes
 
     def run_steps(self, case: Case) -> Steps:
         """Run ``case`` alone, from its first byte. Raises TargetError."""
         batch = lay_out_batch([case])
         size, steps = batch.size, len(case.steps)
-        for _ in range(TRIES):
-            memory = self.arena(size * (steps + 1))
-            fill(batch, memory)
-            answer = self._ask(RunSteps(case))
-            if isinstance(answer, Ended) or answer.death.kind != KILLED:
-                break
+        answer = self._run(batch, RunSteps(case), size * (steps + 1))
+        memory = self.arena(size * (steps + 1))
         endings: list[Raised | Death | None] = [None] * steps
         if isinstance(answer, Loss):
             step = min(answer.step, steps - 1)
-            endings[step:] = [_blamed(answer.death)] * (steps - step)
+            endings[step:] = [blamed(answer.death)] * (steps - step)
             for later in range(step + 1, steps + 1):
                 memory[size * later : size * (later + 1)] = memory[:size]
         else:
@@ -120,22 +138,30 @@ class Isolation:
 
     def let_go(self) -> None:
         """Let the process go; the next request gets a fresh one."""
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        for process in (self._process, self._successor):
+            if process is not None:
+                process.close()
+        self._process = self._successor = None
 
     def _living(self) -> Disposable:
-        most = CASES_PER_PROCESS if self._gpu is None else CASES_PER_DEVICE_PROCESS
-        if self._process is not None and self._process.served >= most:
-            self.let_go()
-        if self._growth is not None and self._process is not None and self._growth.passed():
+        """The process that the next request is put to.
+
+        Its successor loads the target while it works, so that nobody waits for that, and the
+        workers of a campaign replace theirs at different times.
+        """
+        if self._process is not None and self._process.served >= self._lifetime:
+            self._process.close()
+            self._process, self._lifetime = None, self._most
+        if self._process is not None and self._growth is not None and self._growth.passed():
             self.outgrown += 1
-            self.let_go()
+            self._process.close()
+            self._process = None
         if self._process is None:
-            assert self._arena is not None
-            self._ran.clear()
-            self._process = Disposable(self._nursery, self._arena, self._deadline, self._gpu)
+            self._process, self._successor = self._successor or self._hire(), None
             self._growth = Growth(self._process.process) if self._nursery.bounded else None
+            self._ran.clear()
+        elif self._process.served >= self._lifetime - self._most // LEAD:
+            self._successor = self._successor or self._hire()
         return self._process
 
     def _remember(self, cases: tuple[Case, ...]) -> None:
@@ -143,10 +169,37 @@ class Isolation:
         while sum(map(len, self._ran)) - len(self._ran[0]) >= MOST_EARLIER:
             self._ran.popleft()
 
-    def _ask(self, request: Request, cases: int = 0) -> Ended | Loss:
-        self._living().ask(request)
-        self._remember(request.cases if isinstance(request, RunCases) else (request.case,))
-        return self._answer(cases)
+    def _hire(self) -> Disposable:
+        assert self._arena is not None
+        return Disposable(self._nursery, self._arena, self._deadline, self._gpu)
+
+    def _run(self, batch: Batch, request: Request, size: int, cases: int = 0) -> Ended | Loss:
+        """Run what is requested about a batch, from its first bytes on.
+
+        Again where a process died in a way that says nothing about its cases. Raises TargetError
+        where the target cannot be loaded there, or memory remains short.
+        """
+        for number in range(TRIES):
+            fill(batch, self.arena(size))
+            self._living().ask(request)
+            self._remember(batch.cases)
+            answer = self._answer(cases)
+            if isinstance(answer, Ended) or answer.death.kind not in NOBODYS:
+                break
+            if number == TRIES - 1:
+                self._refuse(answer.death)
+            elif answer.death.kind != KILLED:
+                time.sleep(PAUSE_SECONDS * 4**number)
+        return answer
+
+    def _refuse(self, death: Death) -> None:
+        """Raise TargetError where processes keep dying before they could do anything."""
+        name = self._nursery.target
+        reason = " ".join(death.report[-1:]) or "its process ends"
+        if death.kind == UNLOADED:
+            raise TargetError(f"target {name!r} cannot be loaded: {reason}")
+        if death.kind == SHORT:
+            raise TargetError(f"too little memory for {name!r}: try fewer --workers ({reason})")
 
     def _answer(self, cases: int) -> Ended | Loss:
         assert self._process is not None
@@ -155,67 +208,9 @@ class Isolation:
             self._process = None
         return answer
 
-    def _sort_out(self, batch: Batch, loss: Loss) -> tuple[Run, Bytes]:
-        """Run a batch again whose process died, so that who kills its process does so alone.
-
-        Where nobody does, the case that was at work is named as it died in the company of others.
-        """
-        found = Settlement(batch)
-        self._settle(found, range(len(batch.cases)), loss)
-        if not found.run.deaths and loss.death.kind != KILLED:
-            found.run.deaths[loss.case] = loss.death
-        return found.run, found.bytes
-
-    def _settle(self, found: Settlement, part: range, loss: Loss) -> None:
-        """Run a part of a batch over which a process died: before the suspect, it, after it."""
-        if len(part) == 1:
-            found.run.deaths[part[0]] = _blamed(loss.death)
-            return
-        suspect = loss.case
-        for piece in (part[:suspect], part[suspect : suspect + 1], part[suspect + 1 :]):
-            if len(piece) == 1:
-                self.let_go()
-            if piece and (lost := self._attempt(found, piece)):
-                self._settle(found, piece, lost)
-
-    def _attempt(self, found: Settlement, part: range) -> Loss | None:
-        """Run a part of a batch; None where its process lived to keep what it did."""
-        cases = found.batch.cases[part.start : part.stop]
+    def _run_part(self, cases: tuple[Case, ...], *, stepwise: bool) -> tuple[Ended | Loss, Bytes]:
+        """Run a part of a batch from its first bytes, and its bytes then."""
         batch = lay_out_batch(cases)
-        lost = None
-        for _ in range(TRIES):
-            fill(batch, self.arena(batch.size))
-            answer = self._ask(RunCases(cases), len(cases))
-            if isinstance(answer, Ended):
-                found.keep(part.start, answer, self.arena(batch.size))
-                return None
-            lost = answer
-            if lost.death.kind != KILLED:
-                break
-        return lost
-
-
-class Settlement:
-    """What is known of a batch whose process died: outcomes part by part, and deaths."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-        self.run = Run()
-        self.bytes = allocate(batch.size)
-
-    def keep(self, first: int, answer: Ended, data: Bytes) -> None:
-        """Take in the outcome of the cases from ``first`` on, whose bytes are ``data``."""
-        base = self.batch.bases[first]
-        self.bytes[base : base + data.size] = data
-        for (case, step), raised in run_of(answer).raised.items():
-            self.run.raised[first + case, step] = raised
-
-
-def run_of(answer: Ended) -> Run:
-    """What a process answered, as the run of a batch."""
-    return Run(raised={(case, step): Raised(*text) for case, step, *text in answer.raised})
-
-
-def _blamed(death: Death) -> Death:
-    """A case that is killed whenever it runs, by nobody here, takes more memory than there is."""
-    return death._replace(kind="out of memory") if death.kind == KILLED else death
+        request = RunCases(batch.cases, batch.layouts, stepwise)
+        answer = self._run(batch, request, batch.size, len(cases))
+        return answer, self.arena(batch.size)

@@ -11,7 +11,7 @@ import torch
 from kv_canary_fuzz.reference.contract import Contract
 
 from ..targets.builtin import load_reference, load_target, name_of_other
-from ..targets.devices import is_gpu
+from ..targets.devices import is_gpu, synchronizer
 from ..targets.target import Target
 from .deadline import Deadline
 from .isolation import Isolation
@@ -67,4 +67,5 @@ def isolated(target: Target, name: str, floor: float, *, counts: bool = True) ->
     gpu = torch.cuda.current_device() if is_gpu(target) else None
     deadline = Deadline(floor, builds=gpu is not None)
     nursery = nursery_for(target, name, counts=counts)
-    return replace(target, isolation=Isolation(nursery, deadline, gpu))
+    late = synchronizer(target) is not None
+    return replace(target, isolation=Isolation(nursery, deadline, gpu, late=late))

@@ -50,6 +50,11 @@ class Nursery:
         """Whether its processes may take so much memory and no more."""
         return self._brief.heap is not None
 
+    @property
+    def target(self) -> str:
+        """The name of the target that its processes have loaded."""
+        return self._brief.target
+
     def begin(self) -> None:
         """Start the zygote, if there is none, and do not wait for it."""
         if self._side is not None:

@@ -10,15 +10,22 @@ from msgspec import Struct, msgpack
 
 from kv_canary_fuzz.strategies.case import Case
 
+from ..execution.layout import Layout
 from .bare import BareCase
 
 MAX_ANSWER_BYTES = 64 * 2**20
 
 
 class RunCases(Struct, frozen=True, tag=True):
-    """Run these cases, which lie one behind the other in the shared memory."""
+    """Run these cases, which lie one behind the other in the shared memory.
+
+    Where launches end later than they return, each is waited for with ``stepwise``, so that a
+    death is where the process says that it is; all of them together without.
+    """
 
     cases: tuple[Case, ...]
+    layouts: tuple[Layout, ...]
+    stepwise: bool = False
 
 
 class RunSteps(Struct, frozen=True, tag=True):
@@ -51,6 +58,8 @@ class RunBareCases(Struct, frozen=True, tag="RunCases"):
     """RunCases as it is read."""
 
     cases: tuple[BareCase, ...]
+    layouts: tuple[Layout, ...]
+    stepwise: bool = False
 
 
 class RunBareSteps(Struct, frozen=True, tag="RunSteps"):

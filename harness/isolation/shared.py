@@ -12,10 +12,11 @@ from ..execution.arena import Bytes
 
 Words = npt.NDArray[np.int64]
 
-CASE, STEP, LAUNCH, COUNT = range(4)
-"""The words in which a process says where it is: case, step, launcher, launches so far."""
+CASE, STEP, LAUNCH, COUNT, LOADED = range(5)
+"""The words in which a process says where it is: case, step, launcher, launches so far, and
+whether it has loaded its target."""
 
-PROGRESS_BYTES = 4 * 8
+PROGRESS_BYTES = 5 * 8
 NO_LAUNCH, WRITE, VERIFY = range(3)
 LAUNCH_NAMES = ("", "write", "verify")
 

@@ -7,18 +7,22 @@ the exit code of a process. It ends, and its children with it, when the other si
 from __future__ import annotations
 
 import gc
+import math
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from typing import NoReturn
+from contextlib import suppress
+from typing import NamedTuple, NoReturn
 
 from msgspec import Struct, msgpack
 
 MESSAGE_BYTES = 65536
 REAP_SECONDS = 5.0
+"""So long a process may take to end by itself; on a device that takes seconds."""
+LOOK_SECONDS = 0.001
 
 
 class Brief(Struct, frozen=True):
@@ -80,6 +84,13 @@ def main(control: int) -> None:
     zygote.end()
 
 
+class _Ending(NamedTuple):
+    """Who asked how a child ends, and when it is killed where it has not."""
+
+    side: socket.socket | None
+    until: float
+
+
 class _Zygote:
     """Every side begins with a reply that says whether the target could be loaded."""
 
@@ -93,6 +104,7 @@ class _Zygote:
         self._brief = brief
         self._sides: dict[int, socket.socket] = {}
         self._children: dict[int, int] = {}
+        self._ending: dict[int, _Ending] = {}
         self._target = None
         self._greeting = Reply()
         try:
@@ -109,8 +121,9 @@ class _Zygote:
         return side in self._sides
 
     def obey(self) -> None:
-        """Wait for orders and carry them out."""
-        for number in select.select(self._sides, (), ())[0]:
+        """Wait for orders and carry them out; what takes time holds up nobody else."""
+        wait = LOOK_SECONDS if self._ending else None
+        for number in select.select(self._sides, (), (), wait)[0]:
             side = self._sides[number]
             try:
                 data, descriptors, _, _ = socket.recv_fds(side, MESSAGE_BYTES, 4)
@@ -120,6 +133,8 @@ class _Zygote:
             except OSError:
                 pass
             self._part_from(side)
+        for child in list(self._ending):
+            self._see_off(child)
 
     def _adopt(self, side: socket.socket) -> None:
         self._sides[side.fileno()] = side
@@ -129,8 +144,8 @@ class _Zygote:
         number = side.fileno()
         for child in [child for child, owner in self._children.items() if owner == number]:
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
             del self._children[child]
+            self._ending[child] = _Ending(None, math.inf)
         del self._sides[number]
         side.close()
 
@@ -140,11 +155,31 @@ class _Zygote:
                 self._adopt(socket.socket(fileno=descriptors[0]))
             case Reap(process):
                 self._children.pop(process, None)
-                side.send(encode(Reply(_exit_code(process))))
+                self._ending[process] = _Ending(side, time.monotonic() + REAP_SECONDS)
             case Fork():
                 child = self._fork(order, descriptors)
                 self._children[child] = side.fileno()
                 side.send(encode(Reply(child)))
+
+    def _see_off(self, child: int) -> None:
+        """Where a child that is ending has ended, say how to who asked; kill it where it is late.
+
+        The exit code is below 0 where it is a signal.
+        """
+        ending = self._ending[child]
+        try:
+            ended, status = os.waitpid(child, os.WNOHANG)
+        except ChildProcessError:  # of a zygote before this one, and gone with it
+            ended, status = child, signal.SIGKILL
+        if not ended:
+            if time.monotonic() > ending.until:
+                os.kill(child, signal.SIGKILL)
+                self._ending[child] = ending._replace(until=math.inf)
+            return
+        del self._ending[child]
+        if ending.side is not None:
+            with suppress(OSError):  # who asked is gone
+                ending.side.send(encode(Reply(os.waitstatus_to_exitcode(status))))
 
     def _fork(self, order: Fork, descriptors: list[int]) -> int:
         parent = os.getpid()
@@ -183,15 +218,3 @@ class _Zygote:
         """Kill the children that are left."""
         for child in self._children:
             os.kill(child, signal.SIGKILL)
-
-
-def _exit_code(process: int) -> int:
-    """How ``process``, a child, ends: below 0 the signal. One that does not end soon is killed."""
-    until = time.monotonic() + REAP_SECONDS
-    while time.monotonic() < until:
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.001)
-    os.kill(process, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

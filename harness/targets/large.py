@@ -25,9 +25,12 @@ from kv_canary_fuzz.reference import (
 )
 from kv_canary_fuzz.strategies.classify import Domain
 
+from .memory import own_memory
 from .target import Target
 
 LARGE_PREFIX = "large:"
+
+_PURPOSE = "large memory for a launch"
 
 
 class Expanse(NamedTuple):
@@ -67,14 +70,15 @@ class _Large:
     def write(self, **arguments: Any) -> None:
         launch = WriteLaunch(**arguments)
         with self._spread(launch.context) as context:
-            spread = replace(launch, context=context)
-            self._inner.write(**widened_write(spread, self._expanse).arguments())
+            with own_memory(_PURPOSE):
+                wide = widened_write(replace(launch, context=context), self._expanse)
+            self._inner.write(**wide.arguments())
 
     def verify(self, **arguments: Any) -> None:
         launch = VerifyLaunch(**arguments)
         with self._spread(launch.context) as context:
-            spread = replace(launch, context=context)
-            wide, added = widened_verify(spread, self._expanse)
+            with own_memory(_PURPOSE):
+                wide, added = widened_verify(replace(launch, context=context), self._expanse)
             self._inner.verify(**wide.arguments())
             context.slot_run_counter.sub_((launch.plan.enable != 0).to(torch.int64), alpha=added)
 
@@ -89,7 +93,8 @@ class _Large:
         for source in map(_in_rows, context.real_kv_sources):
             narrow.append(source.tensor)
             sources.append(source)
-        wide = [self._rows(place, tensor) for place, tensor in enumerate(narrow)]
+        with own_memory(_PURPOSE):
+            wide = [self._rows(place, tensor) for place, tensor in enumerate(narrow)]
         inside = [far[:, : near.size(1)] for far, near in zip(wide, narrow, strict=True)]
         for part, near in zip(inside, narrow, strict=True):
             part.copy_(near)
@@ -106,7 +111,8 @@ class _Large:
             for part, near in zip(inside, narrow, strict=True):
                 near.copy_(part)
                 part.zero_()
-        self._require_zeros(context.canary_buf.device, len(narrow))
+        with own_memory(_PURPOSE):
+            self._require_zeros(context.canary_buf.device, len(narrow))
 
     def _rows(self, place: int, narrow: torch.Tensor) -> torch.Tensor:
         """Zeroed rows, as many as ``narrow`` has and at least as wide, far apart."""

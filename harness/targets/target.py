@@ -42,8 +42,9 @@ class Target:
     launches; without it they are put eagerly. ``native`` code may end its process, and
     ``environment`` is what a process for it needs. ``fence`` (address, bytes, open parts) lets code
     under a sanitizer touch the open parts only, and ``leave`` is called before a process that ran
-    it ends by itself. ``isolation``, where there is one, runs it in other
-    processes in place of the launchers.
+    it ends by itself. ``synchronize`` waits until everything that was launched has ended, and
+    raises what came of it; a GPU of CUDA's needs none (see `devices.synchronizer`).
+    ``isolation``, where there is one, runs it in other processes in place of the launchers.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Target:
     environment: dict[str, str] = field(default_factory=dict)
     fence: Callable[[int, int, Iterable[tuple[int, int]]], None] | None = None
     leave: Callable[[], None] | None = None
+    synchronize: Callable[[], None] | None = None
     isolation: Isolation | None = None
 
 
@@ -66,9 +68,9 @@ def target_of(name: str, offer: Any) -> Target:
 
     It needs the two launchers, under the contract's names; ``DEVICE`` (default "cpu"), ``DOMAINS``
     (default all: "valid", "hardened", "refused"), ``CONTRACT`` (a revision's name, default
-    "2026-08-28"), ``set_schedule`` and ``CAPTURES`` (default False: whether its launches can be
-    captured in a CUDA graph) are optional. Raises TargetError where a launcher is missing, a domain
-    is none of the three or a revision is unknown.
+    "2026-08-28"), ``set_schedule``, ``synchronize`` and ``CAPTURES`` (default False: whether its
+    launches can be captured in a CUDA graph) are optional. Raises TargetError where a launcher is
+    missing, a domain is none of the three or a revision is unknown.
     """
     missing = [
         n for n in (WRITE_LAUNCHER, VERIFY_LAUNCHER) if not callable(getattr(offer, n, None))
@@ -84,6 +86,7 @@ def target_of(name: str, offer: Any) -> Target:
         domains=_claimed(name, getattr(offer, "DOMAINS", None)),
         contract=_followed(name, getattr(offer, "CONTRACT", DOCUMENTED.name)),
         set_schedule=getattr(offer, "set_schedule", None),
+        synchronize=getattr(offer, "synchronize", None),
         streams=streams_of(device, captures=bool(getattr(offer, "CAPTURES", False))),
     )
 

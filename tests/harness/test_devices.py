@@ -49,15 +49,21 @@ def test_a_target_that_names_its_gpu_or_has_none_is_left_alone(
 
 @pytest.mark.usefixtures("chosen")
 @pytest.mark.parametrize(
-    ("device", "name", "most"),
+    ("device", "name", "gibibytes", "most"),
     [
-        ("cuda", "cuda", 40),
-        ("cuda:2", "mine", 10),
-        ("cuda", "large:cuda", 8),
-        ("cpu", "emulated", None),
+        ("cuda", "cuda", 16, 40),
+        ("cuda:2", "mine", 16, 10),
+        ("cuda", "large:cuda", 139, 8),
+        ("cuda", "large:cuda", 79, 4),
+        ("cuda:2", "large:cuda", 16, 1),
+        ("cpu", "emulated", 0, None),
     ],
 )
-def test_how_many_workers_the_gpus_bear(device: str, name: str, most: int | None) -> None:
+def test_how_many_workers_the_gpus_bear(
+    device: str, name: str, gibibytes: int, most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has = SimpleNamespace(total_memory=gibibytes * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: has)
     assert most_workers(target_on(device, name)) == most
 
 
@@ -102,7 +108,7 @@ def test_workers_of_a_campaign_choose_their_gpu(
     for index in (1, 5):  # the second stands in for the first after four batches
         ours, theirs = Pipe()
         with ours, theirs:
-            crew._work(settings, Shard(index, 4), str(tmp_path), theirs, None)
+            crew._work(settings, Shard(index, 4), (str(tmp_path), "a run"), theirs, None)
             assert ours.recv().cases == 0
     assert used == [1, 1]
 
@@ -113,5 +119,7 @@ def test_shards_under_xdist_choose_their_gpu(
     used: list[int] = []
     monkeypatch.setattr(pytest_campaign, "use_gpu_of", lambda worker, _: used.append(worker))
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw5")
-    ShardTest(CampaignPlan(Settings(target="emulated", cases=0), str(tmp_path)), 0).run()
+    plan = CampaignPlan(Settings(target="emulated", cases=0), str(tmp_path))
+    ShardTest(plan, 0).run()
+    plan.leave()
     assert used == [5]
