@@ -144,7 +144,7 @@ def diagnosis(
         plain_case, plain = plainest(case, judge(case, target, reference), target, reference)
         if plain.signature in sure:
             return plain.signature, plain, plain_case
-    fuzzer.close()
+    fuzzer.renew()
     verdict = judge(case, target, reference)
     plain_case, plain = plainest(case, verdict, target, reference)
     if verdict.signature.startswith(CRASH):
@@ -165,4 +165,4 @@ def diagnosis(
 def _renew(fuzzer: Fuzzer, target: Target) -> None:
     """Let what runs next have a fresh process, where that costs milliseconds."""
     if target.device == "cpu":
-        fuzzer.close()
+        fuzzer.renew()

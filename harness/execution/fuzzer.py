@@ -115,6 +115,11 @@ class Fuzzer:
         for side in self._isolated():
             side.begin()
 
+    def renew(self) -> None:
+        """Let what isolated targets run next have fresh processes."""
+        for side in self._isolated():
+            side.renew()
+
     def close(self) -> None:
         """Let the processes of isolated targets end; they are replaced where that is needed."""
         for side in self._isolated():

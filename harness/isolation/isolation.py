@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from contextlib import suppress
 from typing import NamedTuple
 
 from kv_canary_fuzz.strategies.case import Case
@@ -143,6 +144,20 @@ class Isolation:
                 process.close()
         self._process = self._successor = None
 
+    def renew(self) -> None:
+        """Let the next request have a fresh process, if the system has the files for one."""
+        if self._process is None:
+            return
+        with suppress(OSError):
+            successor = self._successor or self._hire()
+            self._process.close()
+            self._take(successor)
+
+    def _take(self, process: Disposable) -> None:
+        self._process, self._successor = process, None
+        self._growth = Growth(process.process) if self._nursery.bounded else None
+        self._ran.clear()
+
     def _living(self) -> Disposable:
         """The process that the next request is put to.
 
@@ -157,10 +172,10 @@ class Isolation:
             self._process.close()
             self._process = None
         if self._process is None:
-            self._process, self._successor = self._successor or self._hire(), None
-            self._growth = Growth(self._process.process) if self._nursery.bounded else None
-            self._ran.clear()
-        elif self._process.served >= self._lifetime - self._most // LEAD:
+            process = self._successor or self._hire()
+            self._take(process)
+            return process
+        if self._process.served >= self._lifetime - self._most // LEAD:
             self._successor = self._successor or self._hire()
         return self._process
 
