@@ -64,16 +64,17 @@ def run_json(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("undisturbed")
-    process = start(folder, "--target", "emulated", "--cases", "1536", "--workers", "1")
+    process = start(folder, "--target", "emulated", "--cases", "1024", "--workers", "1")
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return run_json(folder)
 
 
+@pytest.mark.seeded
 @pytest.mark.nightly
 def test_nothing_is_lost_and_nobody_blamed(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     chance = random.Random(SEED)
-    process = start(tmp_path, "--target", "emulated", "--cases", "1536", "--workers", "2")
+    process = start(tmp_path, "--target", "emulated", "--cases", "1024", "--workers", "2")
     killed = 0
     while process.poll() is None and killed < KILLS:
         time.sleep(chance.uniform(0.05, 0.8))

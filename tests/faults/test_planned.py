@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kv_canary_fuzz.harness.campaign.summary import Summary
 from kv_canary_fuzz.strategies.case import Case, WriteStep
 from kv_canary_fuzz.strategies.features.features import features
+
+pytestmark = pytest.mark.seeded
 
 Plan = Callable[[int], Any]
 
@@ -62,8 +66,9 @@ def assert_all_counted(summary: Summary, cases: list[Case]) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_each_death_is_blamed_on_its_case_and_no_case_is_lost(planned: Plan) -> None:
-    plan = planned(384)
+    plan = planned(256)
     indices = {fault: plan.put(fault) for fault in DEADLY}
     summary = plan.run(deadline=0.5)
     names = {fault: f"{kind} in write" for fault, kind in DEADLY.items()}
@@ -113,6 +118,7 @@ def test_what_is_written_or_left_behind_is_blamed_on_who_did_it(planned: Plan) -
     assert kept.company.silent
 
 
+@pytest.mark.nightly
 def test_what_fails_in_one_run_of_a_hundred_is_no_steady_finding(planned: Plan) -> None:
     plan = planned(128)
     plan.put_everywhere("one in a hundred")
@@ -123,6 +129,7 @@ def test_what_fails_in_one_run_of_a_hundred_is_no_steady_finding(planned: Plan) 
     assert_all_counted(summary, plan.cases)
 
 
+@pytest.mark.nightly
 def test_a_slow_leak_costs_nobody_his_process(planned: Plan) -> None:
     plan = planned(256)
     plan.put_everywhere(f"leak {12 * 2**20}")
@@ -132,6 +139,7 @@ def test_a_slow_leak_costs_nobody_his_process(planned: Plan) -> None:
     assert_all_counted(summary, plan.cases)
 
 
+@pytest.mark.nightly
 def test_a_launch_that_sleeps_hangs(planned: Plan) -> None:
     plan = planned(512)
     index = plan.put("sleep", among=range(384, 512))
@@ -140,6 +148,7 @@ def test_a_launch_that_sleeps_hangs(planned: Plan) -> None:
     assert_all_counted(summary, plan.cases)
 
 
+@pytest.mark.nightly
 def test_a_leak_too_fast_for_one_batch_is_blamed_on_what_it_takes(planned: Plan) -> None:
     plan = planned(128)
     plan.put_everywhere(f"leak {96 * 2**20}")
