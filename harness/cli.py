@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +18,7 @@ from kv_canary_fuzz.reports.comparison_text import comparison_lines
 from kv_canary_fuzz.reports.publish import render
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 
+from .atomic_file import check_writable, fault_of, sweep
 from .bench.gpu_bench import BenchError
 from .board.hunters import BoardError
 from .campaign.campaign import (
@@ -24,17 +27,23 @@ from .campaign.campaign import (
     usual_workers,
 )
 from .campaign.corpus import CorpusError
-from .campaign.finish import shrink_to_file
+from .campaign.finish import shrunk
 from .campaign.profiles import Profile, settings_for
 from .campaign.run_folder import RunFolder
 from .campaign.settings import DomainName, SettingsError
 from .campaign.summary import RunError, read_summary, run_schema
+from .campaign.tenancy import FolderTaken
 from .cli_kept import corpus_app, ledger_app
 from .cli_targets import TargetOption, WorkersOption
 from .cli_targets import app as targets_app
 from .execution.outcome import CRASH
 from .findings.ledger import LedgerError
-from .findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from .findings.reproducer import (
+    Reproducer,
+    ReproducerError,
+    read_reproducer,
+    write_reproducer,
+)
 from .gpu_sanitizers import SanitizerMissing
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
@@ -45,11 +54,19 @@ from .targets.sglang_targets import sglang_names
 from .targets.target import Target, TargetError
 
 USAGE_ERROR = 2
+
+
+class NotWhole(Exception):
+    """A run that ended early since it could not write its files; the message is one line."""
+
+
 CALLERS_ERRORS = (
     BenchError,
     BoardError,
     CorpusError,
+    FolderTaken,
     LedgerError,
+    NotWhole,
     ReproducerError,
     RunError,
     SanitizerMissing,
@@ -121,7 +138,7 @@ def run(
 ) -> None:
     """Fuzz a target; exit status 1 where something was found that the ledger does not know.
 
-    The same where what the ledger tolerates no longer happens.
+    The same where what the ledger tolerates no longer happens; 2 where files could not be written.
     """
     settings = settings_for(
         profile,
@@ -143,6 +160,8 @@ def run(
     folder = out or default_folder(settings.seed)
     workers = workers or usual_workers(settings.target)
     summary = run_campaign(settings, folder, workers, Console(), verbose=verbose)
+    if summary.shortcoming:
+        raise NotWhole(summary.shortcoming)
     raise typer.Exit(1 if summary.fails else 0)
 
 
@@ -183,17 +202,20 @@ def shrink(
     out: Annotated[Path | None, typer.Option(help="Where to; beside FILE if absent.")] = None,
 ) -> None:
     """Shrink a reproducer, pinned to the signature that it shows now."""
+    stem = file.name.removesuffix(".kvcase.json")
+    path = out or file.with_name(f"{stem}.shrunk.kvcase.json")
     found, chosen, reference = _opened(file, target)
+    sweep(path.parent)
+    check_writable(path)
     _, verdict = judge_again(found.signature, found.case, chosen, reference)
     if verdict.agrees:
         typer.echo(f"{file}: the two sides agree, there is nothing to shrink")
         raise typer.Exit(0)
-    stem = file.name.removesuffix(".kvcase.json")
-    path = out or file.with_name(f"{stem}.shrunk.kvcase.json")
     flaky = FLAKY if found.signature.startswith(FLAKY) else ""
     pinned = replace(found, signature=flaky + verdict.signature)
-    small = shrink_to_file(pinned, chosen, reference, path, seconds)
+    small = shrunk(pinned, chosen, reference, path, seconds)
     Console().print(case_text(small.case), highlight=False)
+    write_reproducer(path, small)
     typer.echo(f"written to {path}")
 
 
@@ -202,6 +224,7 @@ def report(run: RunArgument) -> None:
     """Draw a run's report again, from its run.json."""
     summary = read_summary(run)
     folder = RunFolder(run if run.is_dir() else run.parent)
+    sweep(folder.root)
     render(folder, summary)
     typer.echo(f"written to {folder.report}")
 
@@ -247,12 +270,16 @@ def _opened(
 def main() -> None:
     """The console script: errors that are the caller's are one line and exit status 2."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except CALLERS_ERRORS as error:
         print(error, file=sys.stderr)
         sys.exit(USAGE_ERROR)
     except OSError as error:
-        if error.filename is None:
-            raise
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        if error.filename is None and error.errno == errno.ENOSPC:
+            error.filename = "standard output"
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor at exit
+        print(fault_of(error), file=sys.stderr)
         sys.exit(USAGE_ERROR)

@@ -10,9 +10,11 @@ import typer
 
 from kv_canary_fuzz.strategies.prng import case_at
 
+from .atomic_file import check_writable
 from .campaign.blocks import block_trace
 from .campaign.corpus import add_to_corpus, minimise, read_corpus
 from .campaign.profiles import CORPUS, LEDGER
+from .campaign.run_folder import CASE_SUFFIX
 from .campaign.settings import DomainName
 from .campaign.summary import read_summary
 from .findings.standing import update_ledger
@@ -30,6 +32,8 @@ def init(
     seed: Annotated[int, typer.Option(help="Their seed.")] = 1,
 ) -> None:
     """Make a corpus of generated cases that reach what all of those do."""
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / f"added{CASE_SUFFIX}")
     made = (case_at(seed, index, DomainName.ALL) for index in range(cases))
     blocks_of = block_trace()
     add_to_corpus(folder, made, blocks_of)
@@ -46,6 +50,8 @@ def merge(
     ] = False,
 ) -> None:
     """Add those cases of other corpora that reach a pair of features or a block anew."""
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / f"added{CASE_SUFFIX}")
     blocks_of = block_trace()
     added = sum(
         len(add_to_corpus(folder, read_corpus(other).values(), blocks_of)) for other in others

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from kv_canary_fuzz.reports.board_text import board_table, closing_lines, kinds_table
 
+from .atomic_file import check_writable, write_atomically
 from .bench.gpu_report import report_gpu_bench
 from .bench.isolation_cost import isolation_cost
 from .bench.stages import fast_path, reference_speed
@@ -43,6 +44,8 @@ def bench(
 ) -> None:
     """Measure a target: on a GPU its launches one by one, elsewhere cases per second."""
     chosen = load_target(target)
+    if json is not None:
+        check_writable(json)
     if chosen.device == "cuda":
         report_gpu_bench(chosen, Console(width=120), shuffled=shuffled, json_file=json)
         return
@@ -94,6 +97,8 @@ def mutants(
     """Hunt every planted bug; exit status 1 where a seed did not find one."""
     console = Console(width=160)
     names = known_bugs(only or ())
+    if json is not None:
+        check_writable(json)
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("hunts", total=len(names) * seeds)
         standings = run_board(
@@ -102,12 +107,12 @@ def mutants(
             workers=workers or usable_cores(),
             show=lambda done: progress.update(task, completed=done),
         )
-    if json is not None:
-        json.write_bytes(board_json(standings))
     for table in (board_table(standings), kinds_table(standings)):
         console.print(table, highlight=False, markup=False)
     for line in closing_lines(standings):
         console.print(line, highlight=False, markup=False)
+    if json is not None:
+        write_atomically(json, board_json(standings))
     raise typer.Exit(0 if all(standing.found for standing in standings) else 1)
 
 

@@ -23,6 +23,8 @@ def markdown(summary: Summary) -> str:
         + (", interrupted" if summary.interrupted else ""),
         "",
     ]
+    if summary.unwritten:
+        lines += [f"Not whole: {_cell(summary.shortcoming)}", ""]
     if summary.findings:
         lines += ["| finding | standing | cases | what is wrong | replay |"]
         lines += ["| --- | --- | ---: | --- | --- |"]
@@ -50,7 +52,7 @@ def _row(finding: Finding) -> str:
         finding.standing,
         f"{finding.count:,}",
         _cell(headline),
-        _code(f"kv-canary-fuzz replay {finding.file}"),
+        _code(finding.replay),
     )
     return f"| {' | '.join(cells)} |"
 

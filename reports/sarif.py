@@ -73,7 +73,7 @@ def _rule(finding: Finding) -> dict[str, Any]:
 
 def _result(summary: Summary, finding: Finding) -> dict[str, Any]:
     headline = finding.explanation.headline if finding.explanation else finding.signature
-    lines = [headline, *finding.lines, f"Replay: kv-canary-fuzz replay {finding.file}"]
+    lines = [headline, *finding.lines, f"Replay: {finding.replay}"]
     result: dict[str, Any] = {
         "ruleId": _rule_id(finding),
         "level": "error" if finding.fails else "note",
@@ -90,6 +90,6 @@ def _result(summary: Summary, finding: Finding) -> dict[str, Any]:
 def _location(finding: Finding) -> dict[str, Any]:
     """The line that a sanitizer gave, else the file that replays the finding."""
     note = finding.reproducer.note if finding.reproducer else ""
-    name, line = source_line((*finding.lines, note)) or (finding.file, 1)
+    name, line = source_line((*finding.lines, note)) or (finding.file or "run.json", 1)
     uri = Path(name).as_uri() if name.startswith("/") else quote(name)
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kv_canary_fuzz.harness.campaign.summary import Finding, LedgerNote, Summary
+from kv_canary_fuzz.harness.findings.reproducer import encode_reproducer
 
 from .coverage_text import bounds_line, pairs_line
 from .source_text import source_lines
@@ -54,7 +55,11 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     if summary.held_back:
         why = "they have what killed a process before"
         lines.append(f"{summary.held_back:,} cases not launched: {why}")
-    return [*lines, f"report: {folder}/report.html", f"run folder: {folder}"]
+    lines += [f"not written: {line}" for line in summary.unwritten]
+    report = f"{folder}/report.html"
+    if not any(line.startswith(f"{report}: ") for line in summary.unwritten):
+        lines.append(f"report: {report}")
+    return [*lines, f"run folder: {folder}"]
 
 
 def _note_line(note: LedgerNote) -> str:
@@ -83,5 +88,8 @@ def _finding_lines(finding: Finding) -> list[str]:
     lines += [f"    {line}" for line in finding.lines[:2]]
     if finding.alone:
         lines.append(f"    {finding.alone}")
-    lines.append(f"    replay: kv-canary-fuzz replay {finding.file}")
-    return lines
+    if finding.file or finding.reproducer is None:
+        return [*lines, f"    replay: {finding.replay}"]
+    text = encode_reproducer(finding.reproducer).decode().splitlines()
+    lines.append("    no file could be written; saved as NAME.kvcase.json, this replays it:")
+    return lines + text

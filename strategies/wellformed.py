@@ -23,9 +23,14 @@ from .values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 MOST_BYTES = 256 * 2**20
 """Memory that the tensors of one case may take."""
+MOST_ENTRIES = 2**20
+"""Requests, or entries, of one launch."""
+MOST_KEPT_BYTES = 2 * 2**30
+"""Memory that the case may take when it is judged: its tensors before and after each step."""
 MOST_STEPS = 64
 _MOST_NUMBERS = 65536
 _HEX = frozenset("0123456789abcdef")
+_STRIDES = f"{CANARY_SLOT_BYTES} .. {MOST_BYTES}"
 _RING_ROW_BYTES = 8 * VIOLATION_FIELDS
 
 
@@ -46,6 +51,10 @@ def check_case(case: Case) -> None:
         total += _check_step(case, step, f"steps[{index}]")
     if total > MOST_BYTES:
         raise MalformedCase("case", f"takes {total} bytes of memory, the limit is {MOST_BYTES}")
+    kept = total * (len(case.steps) + 1)
+    if kept > MOST_KEPT_BYTES:
+        fault = f"takes {kept} bytes before and after its steps, the limit is {MOST_KEPT_BYTES}"
+        raise MalformedCase("steps", fault)
 
 
 def canary_bytes(case: Case) -> int:
@@ -77,7 +86,7 @@ def _check_state(case: Case) -> None:
     _within("num_slots", case.num_slots, 1, MOST_BYTES)
     stride = case.slot_stride_bytes
     if stride < CANARY_SLOT_BYTES or stride % 8 or stride > MOST_BYTES:
-        raise MalformedCase("slot_stride_bytes", f"{stride} is not a multiple of 8 from 32 on")
+        raise MalformedCase("slot_stride_bytes", f"{stride} is not a multiple of 8 in {_STRIDES}")
     _within("ring_capacity", case.ring_capacity, 0, MOST_BYTES)
     _within("violation_write_index", case.violation_write_index, INT32_MIN, INT32_MAX)
     _within("slot_run_counter", case.slot_run_counter, INT64_MIN, INT64_MAX)
@@ -164,8 +173,8 @@ def _check_write(step: WriteStep, place: str) -> int:
     enable = step.enable_chain_position_assert
     _within(f"{place}.enable_chain_position_assert", enable, INT32_MIN, INT32_MAX)
     capacity, tokens = step.write_seed_slot_indices.length, step.out_cache_loc.length
-    _within(f"{place}.write_seed_slot_indices.length", capacity, 0, MOST_BYTES)
-    _within(f"{place}.out_cache_loc.length", tokens, 0, MOST_BYTES)
+    _within(f"{place}.write_seed_slot_indices.length", capacity, 0, MOST_ENTRIES)
+    _within(f"{place}.out_cache_loc.length", tokens, 0, MOST_ENTRIES)
     numbers = 0
     for name in WRITE_COLUMNS.values():
         column: Column | None = getattr(step, name)
@@ -185,7 +194,7 @@ def _check_verify(step: VerifyStep, place: str) -> int:
     _within(f"{place}.verify_num_valid", step.verify_num_valid, INT32_MIN, INT32_MAX)
     _within(f"{place}.enable", step.enable, INT32_MIN, INT32_MAX)
     capacity = step.verify_slot_indices.length
-    _within(f"{place}.verify_slot_indices.length", capacity, 0, MOST_BYTES)
+    _within(f"{place}.verify_slot_indices.length", capacity, 0, MOST_ENTRIES)
     for name in VERIFY_COLUMNS.values():
         _check_column(f"{place}.{name}", getattr(step, name), capacity)
     return capacity * len(VERIFY_COLUMNS)

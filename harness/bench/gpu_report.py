@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from ..atomic_file import write_atomically
 from ..json_text import Plain, json_text
 from ..targets.builtin import load_target
 from ..targets.target import Target, TargetError
@@ -38,7 +39,7 @@ def report_gpu_bench(
     taken = ", ".join(f"{name} {microseconds:.0f} us" for name, microseconds in host.items())
     console.print(f"on the host, a small write takes {taken}", highlight=False)
     if json_file is not None:
-        json_file.write_text(json_text(_plain(device, limits, lines, host)), encoding="utf-8")
+        write_atomically(json_file, json_text(_plain(device, limits, lines, host)).encode())
 
 
 def _sglang(console: Console) -> Target | None:

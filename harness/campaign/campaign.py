@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 
@@ -19,13 +20,14 @@ from ..targets.devices import most_workers
 from ..targets.target import CLAIMABLE, TargetError
 from .crew import run_crew
 from .finish import finish
-from .profiles import prepared
+from .profiles import kept_cases, prepared
 from .run_folder import RunFolder
 from .settings import DomainName, Settings
 from .source_coverage import counting
 from .summary import Summary
+from .tenancy import new_run, staying
 
-RISKY_BATCH = 16
+RISKY_BATCH = 8
 """Cases run together where any may kill its process: what ran beside it has to run again."""
 
 
@@ -36,35 +38,36 @@ def run_campaign(
 
     Targets are loaded here first, so that a build is made once and a target that cannot be had is
     a TargetError before any worker starts; the same for the corpus and the ledger. Raises OSError
-    where the run's folder cannot be made.
+    where the run's folder cannot be written to, and FolderTaken where another run is in it. What
+    cannot be written later is named by the summary, and the run ends early.
     """
-    folder = RunFolder(root)
-    with counting(folder.source_counts if settings.coverage else None):
-        return _run_campaign(settings, folder, workers, console, verbose)
+    folder, run = RunFolder(root), new_run()
+    with ExitStack() as stack:
+        leftovers: list[str] = []
+        if settings.coverage:  # its counts are in the folder from the first load on
+            leftovers += stack.enter_context(staying(folder, run)).leftovers
+            stack.enter_context(counting(folder.source_counts))
+        settings = settled(settings)
+        corpus = kept_cases(settings)
+        leftovers += stack.enter_context(staying(folder, run)).leftovers
+        settings = prepared(settings, folder, corpus)
 
+        def say(line: str) -> None:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-def _run_campaign(
-    settings: Settings, folder: RunFolder, workers: int, console: Console, verbose: bool
-) -> Summary:
-    settings = settled(settings)
-    settings = prepared(settings, folder)
-    folder.root.mkdir(parents=True, exist_ok=True)
+        def tell(line: str) -> None:
+            if verbose or not line.startswith("written"):
+                say(line)
 
-    def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    def tell(line: str) -> None:
-        if verbose or not line.startswith("written"):
+        for line in (*leftovers, f"seed {settings.seed}, run folder {folder.root}"):
             say(line)
-
-    say(f"seed {settings.seed}, run folder {folder.root}")
-    with live_line(console, Live(settings), say if verbose else None) as show:
-        tally = run_crew(settings, folder, min(workers, settings.batches), show=show)
-    summary = finish(settings, folder, tally, tell=tell)
-    publish(folder, summary)
-    for line in summary_lines(summary, str(folder.root)):
-        say(line)
-    return summary
+        with live_line(console, Live(settings), say if verbose else None) as show:
+            workers = min(workers, settings.batches)
+            tally = run_crew(settings, folder, workers, run=run, show=show)
+        summary = publish(folder, finish(settings, folder, tally, tell=tell))
+        for line in summary_lines(summary, str(folder.root)):
+            say(line)
+        return summary
 
 
 def settled(settings: Settings) -> Settings:

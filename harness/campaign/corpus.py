@@ -7,7 +7,7 @@ folders of several workers or runs are merged by copying. ``pytest FOLDER`` repl
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from kv_canary_fuzz.strategies.case import Case
 
+from ..atomic_file import sweep
 from ..findings.reproducer import Reproducer, read_reproducer, write_reproducer
 from .blocks import BlocksOf
 from .coverage import NAMES, present_features
@@ -65,18 +66,22 @@ def add_to_corpus(folder: Path, cases: Iterable[Case], blocks_of: BlocksOf) -> l
 
     The folder is made where it is missing. Raises OSError.
     """
+    return list(growth(folder, cases, blocks_of))
+
+
+def growth(folder: Path, cases: Iterable[Case], blocks_of: BlocksOf) -> Iterator[Path]:
+    """As `add_to_corpus`, file by file as they are written."""
     folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
     known = read_corpus(folder) if any(folder.glob(f"*{CASE_SUFFIX}")) else {}
     met: set[int] = set()
     for case in known.values():
         met.update(items_of(case, blocks_of).tolist())
-    added = []
     for case in cases:
         new = set(items_of(case, blocks_of).tolist()) - met
         if new:
             met |= new
-            added.append(_write(folder, case))
-    return added
+            yield _write(folder, case)
 
 
 def _write(folder: Path, case: Case) -> Path:

@@ -13,6 +13,7 @@ from time import monotonic
 
 from msgspec.structs import replace
 
+from ..atomic_file import noting
 from ..isolation.nursery import Nursery, nursery_for
 from ..targets.builtin import load_target
 from ..targets.devices import use_gpu_of
@@ -21,6 +22,7 @@ from .run_folder import RunFolder
 from .settings import Settings, Shard
 from .shard import run_batches, shard_batches
 from .tally import Tally
+from .tenancy import staying
 
 REPORT_SECONDS = 0.2
 KILLED_HIRES, FAILED_HIRES = 20, 3
@@ -35,21 +37,27 @@ def run_crew(
     folder: RunFolder,
     workers: int,
     *,
+    run: str,
     show: Callable[[Tally, bool], None],
 ) -> Tally:
     """Run the campaign on ``workers`` spawned processes and return what they saw together.
 
-    ``show`` gets the totals, and whether all workers are at work yet, several times a second. On
-    Ctrl-C the workers end their batch, and what they saw is returned. When a worker dies, what it
-    had in flight stays named in the folder and a fresh worker goes on behind it. Raises TargetError
-    where a worker cannot have the target.
+    ``run`` names the run that is in the folder (see `tenancy`). ``show`` gets the totals, and
+    whether all workers are at work yet, several times a second. On Ctrl-C, or where one of them
+    cannot write to the folder, the workers end their batch, and what they saw is returned. When a
+    worker dies, what it had in flight stays named in the folder and a fresh worker goes on behind
+    it. Raises TargetError where a worker cannot have the target.
     """
-    crew = Crew(settings, folder, workers)
+    crew = Crew(settings, folder, workers, run)
     interrupted = False
     try:
         while crew.at_work():
             crew.listen()
-            show(crew.total(), crew.complete)
+            seen = crew.total()
+            show(seen, crew.complete)
+            if seen.unwritten:
+                crew.wind_up()
+                break
     except KeyboardInterrupt:
         interrupted = True
         crew.wind_up()
@@ -68,7 +76,12 @@ class Worker:
     """
 
     def __init__(
-        self, settings: Settings, shard: Shard, root: Path, hires: int, nursery: Nursery | None
+        self,
+        settings: Settings,
+        shard: Shard,
+        folder: tuple[str, str],
+        hires: int,
+        nursery: Nursery | None,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
@@ -77,7 +90,7 @@ class Worker:
         self.tally: Tally | None = None
         self.ended = False
         zygote = nursery.introduce() if nursery else None
-        arguments = (settings, shard, str(root), theirs, zygote)
+        arguments = (settings, shard, folder, theirs, zygote)
         self.process: SpawnProcess = context.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
@@ -109,9 +122,10 @@ class Worker:
 class Crew:
     """Workers, what they say, and their replacements."""
 
-    def __init__(self, settings: Settings, folder: RunFolder, workers: int) -> None:
+    def __init__(self, settings: Settings, folder: RunFolder, workers: int, run: str) -> None:
         self._settings = settings
         self._folder = folder
+        self._run = run
         self._began: float | None = None
         self._left: list[Tally] = []
         target = load_target(settings.target)
@@ -182,12 +196,13 @@ class Crew:
         if dead.tally is not None:
             self._left.append(dead.tally)
             if lost is not None and lost.first == dead.tally.last:
-                self._folder.forget_in_flight(dead.process.pid or 0)
+                with noting(dead.tally.unwritten):
+                    self._folder.forget_in_flight(dead.process.pid or 0)
             dead.tally = None
         return self._hire(self._remaining(), shard, hires)
 
     def _hire(self, settings: Settings, shard: Shard, hires: int) -> Worker:
-        return Worker(settings, shard, self._folder.root, hires, self._nursery)
+        return Worker(settings, shard, (str(self._folder.root), self._run), hires, self._nursery)
 
     def _remaining(self) -> Settings:
         """The settings for a worker that begins now."""
@@ -199,16 +214,22 @@ class Crew:
 
 
 def _work(
-    settings: Settings, shard: Shard, root: str, pipe: Connection, zygote: Connection | None
+    settings: Settings,
+    shard: Shard,
+    where: tuple[str, str],
+    pipe: Connection,
+    zygote: Connection | None,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    root, run = where
+    folder = RunFolder(Path(root))
     try:
         target = load_target(settings.target)
         use_gpu_of(shard.index % shard.of, target)
         if zygote is not None:
             nursery_for(target, target.name).join(zygote)
-        folder = RunFolder(Path(root))
         batches = shard_batches(settings, shard)
-        pipe.send(run_batches(settings, batches, folder, report=pipe.send, stop=pipe.poll))
+        with staying(folder, run):
+            pipe.send(run_batches(settings, batches, folder, report=pipe.send, stop=pipe.poll))
     except TargetError as error:
         pipe.send(error)

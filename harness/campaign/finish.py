@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.features.features import expected_features
 
-from ..atomic_file import write_atomically
+from ..atomic_file import noting, write_atomically
 from ..execution.outcome import CRASH
 from ..explaining.explain import explain
 from ..findings.ledger import Ledger, read_ledger
@@ -31,7 +32,7 @@ from ..targets.target import CLAIMABLE, Target, TargetError
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .confidence import Bounds, failure_bounds
-from .corpus import add_to_corpus
+from .corpus import growth
 from .coverage import never_together, pair_matrix, unpack
 from .run_folder import RunFolder
 from .settings import Settings
@@ -55,7 +56,8 @@ def finish(
 ) -> Summary:
     """Blame lost batches, shrink one case per signature, and write ``run.json``.
 
-    ``tell`` gets a line for each finding as it is shrunk and as it is written.
+    ``tell`` gets a line for each finding as it is shrunk and as it is written. What cannot be
+    written is in the summary all the same, which names it.
     """
     lost = _run_lost_batches(settings, folder, tally)
     target = load_isolated(settings.target, settings.deadline)
@@ -67,7 +69,8 @@ def finish(
         tell(f"shrinking {signature}")
         found = _finding(settings, folder, tally, signature, source, target, reference)
         findings.append(_stood(found, ledger, target))
-        tell(f"written {found.file} ({findings[-1].standing})")
+        if found.file:
+            tell(f"written {found.file} ({findings[-1].standing})")
     notes: tuple[LedgerNote, ...] = ()
     if settings.ledger is not None:
         path = Path(settings.ledger)
@@ -98,19 +101,30 @@ def finish(
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
     )
-    folder.root.mkdir(parents=True, exist_ok=True)
-    write_summary(folder.summary, summary)
-    return summary
+    summary = replace(summary, unwritten=tuple(tally.unwritten))
+    faults: list[str] = []
+    with noting(faults):
+        write_summary(folder.summary, summary)
+    return replace(summary, unwritten=(*summary.unwritten, *faults))
 
 
 def _run_lost_batches(settings: Settings, folder: RunFolder, tally: Tally) -> tuple[CaseRange, ...]:
-    """Run again what killed workers had in flight, and add it to ``tally``; which that was."""
-    lost = folder.lost_batches()
-    for batch in lost:
+    """Run again what killed workers had in flight, and add it to ``tally``; which that was.
+
+    Where that cannot be put on disk again it is not run, and the tally says so.
+    """
+    lost = []
+    for batch in folder.lost_batches():
         again = range(batch.first, batch.first + batch.count)
-        tally.add(run_batches(settings, [again], folder, report=_ignore))
+        if not tally.unwritten:
+            tally.add(run_batches(settings, [again], folder, report=_ignore))
+        if tally.unwritten:
+            span = f"{again[0]} to {again[-1]}"
+            tally.unwritten.append(f"cases {span} of a killed worker: not run again")
+        else:
+            lost.append(CaseRange(batch.first, batch.count))
     folder.clear_lost_batches()
-    return tuple(CaseRange(batch.first, batch.count) for batch in lost)
+    return tuple(lost)
 
 
 def _ignore(_: Tally) -> None:
@@ -147,8 +161,11 @@ def _grow_corpus(
     reached = {index for index in tally.reached if index >= 0}
     reached.update(range(min(tally.cases - settings.replayed, MOST_TRACED)))
     made = (source.at(index) for index in sorted(reached))
-    added = add_to_corpus(Path(settings.corpus), made, _blocks_of(tell))
-    return CorpusUse(settings.corpus, settings.replayed, len(added))
+    added = 0
+    with noting(tally.unwritten):
+        for _ in growth(Path(settings.corpus), made, _blocks_of(tell)):
+            added += 1
+    return CorpusUse(settings.corpus, settings.replayed, added)
 
 
 def _blocks_of(tell: Tell) -> BlocksOf:
@@ -176,11 +193,14 @@ def _finding(
     original = describe(settings, case, sighting.first_index, signature, ())
     if sighting.first_index < 0:
         original = replace(original, note=f"from the corpus {settings.corpus}")
+    file = ""
+    with noting(tally.unwritten):
+        file = _from_here(folder.record(original))
     finding = Finding(
         signature=signature,
         count=sighting.count,
         first_index=sighting.first_index,
-        file=_from_here(folder.record(original)),
+        file=file,
         folder=str(folder.finding(signature).relative_to(folder.root)),
         reproducer=original,
     )
@@ -188,14 +208,21 @@ def _finding(
         return finding
     third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
-    small = shrink_to_file(original, target, reference, path, settings.shrink_seconds)
+    small = shrunk(original, target, reference, path, settings.shrink_seconds)
+    file = ""
+    with noting(tally.unwritten):
+        write_reproducer(path, small)
+        file = _from_here(path)
     _, verdict = judge_again(signature, small.case, target, reference)
     died, flaky = signature.startswith(CRASH), signature.startswith(FLAKY)
-    script = "" if flaky else _write_script(folder, small, target, reference, verdict)
+    script = "" if flaky else _script(small, target, reference, verdict)
+    if script:
+        with noting(tally.unwritten):
+            write_atomically(folder.script_path(signature), script.encode())
     alone = "" if died or flaky else who_stands_alone(small.case, target, reference, third)
     return replace(
         finding,
-        file=_from_here(path),
+        file=file,
         lines=small.mismatches,
         alone=alone,
         script=script,
@@ -204,20 +231,11 @@ def _finding(
     )
 
 
-def _write_script(
-    folder: RunFolder,
-    found: Reproducer,
-    target: Target,
-    reference: Target | None,
-    verdict: Verdict,
-) -> str:
-    """Write the standalone script, if there is one; its text. A sanitized build has none."""
+def _script(found: Reproducer, target: Target, reference: Target | None, verdict: Verdict) -> str:
+    """The standalone script, if there is one; a sanitized build has none."""
     died = found.signature.startswith(CRASH)
     shown = None if died else verdict
-    text = "" if target.fence else script_text(found, target, reference, shown)
-    if text:
-        write_atomically(folder.script_path(found.signature), text.encode())
-    return text
+    return "" if target.fence else script_text(found, target, reference, shown)
 
 
 def _from_here(path: Path) -> str:
@@ -233,24 +251,36 @@ def shrink_to_file(
     path: Path,
     budget_seconds: float,
 ) -> Reproducer:
-    """Shrink a finding, pinned to its signature; the best so far is always in ``path``.
+    """Shrink a finding into ``path``, as `shrunk` does. Raises OSError."""
+    small = shrunk(original, target, reference, path, budget_seconds)
+    write_reproducer(path, small)
+    return small
 
-    A flaky one has to fail once in all the runs that it is given.
+
+def shrunk(
+    original: Reproducer,
+    target: Target,
+    reference: Target | None,
+    path: Path,
+    budget_seconds: float,
+) -> Reproducer:
+    """A finding shrunk, pinned to its signature; what comes out is still to be written.
+
+    A flaky one has to fail once in all the runs that it is given. The best so far is always in
+    ``path``, for as long as that can be written to.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     signature, wanted = original.signature, original.signature.removeprefix(FLAKY)
 
     def still_fails(case: Case) -> bool:
         return judge_again(signature, case, target, reference)[1].signature == wanted
 
     def keep(case: Case) -> None:
-        write_reproducer(path, replace(original, case=case, mismatches=()))
+        with suppress(OSError):
+            write_reproducer(path, replace(original, case=case, mismatches=()))
 
     result = shrink(original.case, still_fails, budget_seconds=budget_seconds, on_better=keep)
     case, verdict = judge_again(signature, result.case, target, reference)
     lines = lines_of(verdict)
     if signature != wanted:
         lines = (rate_text(case, target, reference), *lines)
-    best = replace(original, case=case, mismatches=lines)
-    write_reproducer(path, best)
-    return best
+    return replace(original, case=case, mismatches=lines)

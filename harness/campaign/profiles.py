@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from ..atomic_file import write_atomically
+from kv_canary_fuzz.strategies.case import Case
+
+from ..atomic_file import check_writable, write_atomically
 from ..findings.ledger import read_ledger
 from ..isolation.loading import FLOOR_SECONDS
 from ..targets.builtin import countable_target
 from ..targets.sglang_targets import sglang_names
 from .corpus import read_corpus
-from .run_folder import RunFolder
+from .run_folder import CASE_SUFFIX, RunFolder
 from .settings import DomainName, Settings
 
 CORPUS = Path("reports/corpus")
@@ -91,19 +94,26 @@ def settings_for(
     return settings
 
 
-def prepared(settings: Settings, folder: RunFolder) -> Settings:
-    """The settings once what they name is there, with the corpus as it is now in the run's folder.
+def kept_cases(settings: Settings) -> list[Case]:
+    """The corpus that the settings name, and none where they name none; the ledger is read too.
 
     Raises CorpusError, LedgerError and ReproducerError.
     """
     if settings.ledger is not None:
         read_ledger(Path(settings.ledger))
+    return [] if settings.corpus is None else list(read_corpus(Path(settings.corpus)).values())
+
+
+def prepared(settings: Settings, folder: RunFolder, corpus: Sequence[Case]) -> Settings:
+    """The settings once the corpus, as it is now, is in the run's folder.
+
+    Raises OSError where that, or the corpus at the end, cannot be written.
+    """
     if settings.corpus is None:
         return settings
-    cases = list(read_corpus(Path(settings.corpus)).values())
-    folder.root.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder.replayed, msgspec.json.encode(cases))
-    return replace(settings, replayed=len(cases))
+    check_writable(Path(settings.corpus) / f"added{CASE_SUFFIX}")
+    write_atomically(folder.replayed, msgspec.json.encode(corpus))
+    return replace(settings, replayed=len(corpus))
 
 
 def fresh_seed() -> int:

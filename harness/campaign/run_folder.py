@@ -7,11 +7,12 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import msgspec
 
-from ..atomic_file import write_atomically
+from ..atomic_file import sweep, write_atomically
 from ..findings.reproducer import Reproducer, read_reproducer, write_reproducer
 
 CASE_SUFFIX = ".kvcase.json"
@@ -25,9 +26,12 @@ class InFlight(msgspec.Struct, frozen=True):
 
 
 def slug(signature: str) -> str:
-    """A folder name for a signature, readable and free of clashes."""
-    words = re.sub(r"[^A-Za-z0-9]+", "-", signature).strip("-").lower()[:60]
-    return f"{words}-{hashlib.sha256(signature.encode()).hexdigest()[:6]}"
+    """A file name for a signature, readable, and different from that of any other.
+
+    It is so where case does not tell names apart, too: 64 bits of a hash do.
+    """
+    words = re.sub(r"[^A-Za-z0-9]+", "-", signature).strip("-").lower()[:60] or "finding"
+    return f"{words}-{hashlib.sha256(signature.encode()).hexdigest()[:16]}"
 
 
 class RunFolder:
@@ -57,7 +61,6 @@ class RunFolder:
         folder = self.finding(reproducer.signature)
         name = reproducer.index if reproducer.index >= 0 else "of-the-corpus"
         path = folder / f"case-{name}{CASE_SUFFIX}"
-        folder.mkdir(parents=True, exist_ok=True)
         write_reproducer(path, reproducer)
         return path
 
@@ -154,6 +157,51 @@ class RunFolder:
 
     def clear_lost_batches(self) -> None:
         shutil.rmtree(self.root / "in-flight", ignore_errors=True)
+
+    @property
+    def lock(self) -> Path:
+        """Says which run is in the folder, and is locked while it is (see `tenancy`)."""
+        return self.root / "run.lock"
+
+    def left_in_flight(self) -> list[str]:
+        """A line for each batch that an earlier run was killed over."""
+        return [self._left_by(path) for path in sorted((self.root / "in-flight").glob("*.json"))]
+
+    def make_way(self) -> list[str]:
+        """Make the folder what a run may begin in; a line about each thing that was there.
+
+        What is kept of an earlier run is moved into a folder of its own, and the rest deleted.
+        Raises OSError.
+        """
+        lines = self.left_in_flight()
+        for name in ("in-flight", "shards", "progress"):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        self.replayed.unlink(missing_ok=True)
+        sweep(self.root)
+        kept = (self.findings, self.summary, self.report, self.sarif)
+        present = [path for path in kept if path.exists()]
+        if present:
+            for folder in self.findings.glob("*/"):
+                sweep(folder)
+            aside = self._unused("earlier")
+            aside.mkdir()
+            for path in present:
+                path.rename(aside / path.name)
+            lines.append(f"what an earlier run left is in {aside}")
+        return lines
+
+    def _unused(self, stem: str) -> Path:
+        return next(
+            path for number in count(1) if not (path := self.root / f"{stem}-{number}").exists()
+        )
+
+    def _left_by(self, path: Path) -> str:
+        try:
+            batch = msgspec.json.decode(path.read_bytes(), type=InFlight)
+        except (OSError, msgspec.DecodeError):
+            return f"an earlier run was killed in this folder; {path.name} does not say over what"
+        last = batch.first + batch.count - 1
+        return f"an earlier run was killed in this folder, over its cases {batch.first} to {last}"
 
     def _in_flight_path(self, process: int) -> Path:
         return self.root / "in-flight" / f"{process}.json"

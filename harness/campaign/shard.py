@@ -9,6 +9,7 @@ import torch
 
 from kv_canary_fuzz.strategies.case import Case
 
+from ..atomic_file import noting
 from ..execution.fuzzer import Fuzzer
 from ..execution.garbage import rare_collections
 from ..execution.outcome import CRASH, Death
@@ -45,7 +46,8 @@ def run_batches(
     """Fuzz the cases of ``batches`` until the time is over or ``stop`` says so.
 
     Every batch is on disk before it is launched; every first case of a signature is written as
-    soon as it is found. ``report`` is called after each batch with the tally so far.
+    soon as it is found. Where that fails no further batch is run, and the tally says why.
+    ``report`` is called after each batch with the tally so far.
     """
     torch.set_num_threads(1)
     target = load_isolated(settings.target, settings.deadline)
@@ -61,7 +63,10 @@ def run_batches(
         if stop() or _is_over(settings, monotonic() - started):
             break
         fuzzer.prepare()
-        folder.mark_in_flight(InFlight(batch.start, len(batch)))
+        with noting(tally.unwritten):
+            folder.mark_in_flight(InFlight(batch.start, len(batch)))
+        if tally.unwritten:
+            break
         cases = [source.at(index) for index in batch]
         allowed = quarantine.launched(cases)
         hold.look()
@@ -77,7 +82,8 @@ def run_batches(
             sure = {name for name, seen in tally.findings.items() if seen.count >= SURE}
             signature, verdict, plain = diagnosis(case, death, fuzzer, target, reference, sure)
             if signature not in tally.findings:
-                folder.record(describe(settings, plain, index, signature, lines_of(verdict)))
+                with noting(tally.unwritten):
+                    folder.record(describe(settings, plain, index, signature, lines_of(verdict)))
             tally.sight(signature, index)
         tally.cases += len(cases)
         tally.quarantined += len(batch) - len(allowed)
@@ -88,7 +94,8 @@ def run_batches(
         tally.paces[0].add(len(cases), time())
         report(tally)
     fuzzer.close()
-    folder.clear_in_flight()
+    with noting(tally.unwritten):
+        folder.clear_in_flight()
     return tally
 
 

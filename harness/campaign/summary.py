@@ -11,13 +11,17 @@ from msgspec import Struct
 from ..atomic_file import write_atomically
 from ..explaining.explanation import Explanation
 from ..findings.reproducer import Reproducer
+from ..reading import Unreadable, one_line, read_bounded
 from .confidence import Bounds
 from .coverage import PairMatrix
+from .run_check import fault_in
 from .settings import Settings
 from .source_coverage import SourceCoverage
 
 FORMAT: Final = "kv-canary-fuzz run"
 VERSION: Final = 1
+MOST_BYTES = 64 * 2**20
+"""How long a ``run.json`` may be that is read."""
 
 Standing = Literal["new", "known", "back", "undefined"]
 """A finding that the ledger does not have, that it has, or that it says was fixed; undefined
@@ -37,9 +41,10 @@ class Finding(Struct, frozen=True, kw_only=True):
     """One signature: how often it was met, and the files that replay it.
 
     ``file`` is the shrunk case, or the original where it cannot be shrunk, as a path from where
-    the run was started; ``folder`` is the finding's folder, from the run's. ``script`` is the text
-    of ``reproduce.py`` there, empty where there is none. ``alone`` names who stands alone among
-    target, reference and scalar model, where they vote. ``reproducer`` is what is in ``file``.
+    the run was started, and empty where neither could be written; ``folder`` is the finding's
+    folder, from the run's. ``script`` is the text of ``reproduce.py`` there, empty where there is
+    none. ``alone`` names who stands alone among target, reference and scalar model, where they
+    vote. ``reproducer`` is what is in ``file``.
     """
 
     signature: str
@@ -54,6 +59,13 @@ class Finding(Struct, frozen=True, kw_only=True):
     script: str = ""
     reproducer: Reproducer | None = None
     explanation: Explanation | None = None
+
+    @property
+    def replay(self) -> str:
+        """What replays it, as a command, or in words where no file of it could be written."""
+        if not self.file:
+            return "no file could be written; its text is in the run's output"
+        return f"kv-canary-fuzz replay {self.file}"
 
     @property
     def fails(self) -> bool:
@@ -115,7 +127,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     ``never_met`` names features of the domain that no case had, ``never_together`` those that
     others were never with, each pair once. ``bounds`` says how rarely cases fail, where nothing was
     found, and counts generated cases alone. ``lost`` has what worker processes were running when
-    they were killed, which was run again. ``interrupted`` says that it ended before it was done.
+    they were killed, which was run again. ``interrupted`` says that a person ended it before it was
+    done. ``unwritten`` has a line for each file that could not be written, with which the run ended
+    early.
     """
 
     format: Literal["kv-canary-fuzz run"] = FORMAT
@@ -138,6 +152,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     interrupted: bool = False
     quarantined: int = 0
     held_back: int = 0
+    unwritten: tuple[str, ...] = ()
     timing: Timing
 
     @property
@@ -156,6 +171,18 @@ class Summary(Struct, frozen=True, kw_only=True):
         return tuple(note.signature for note in self.ledger if note.outcome == "fixed")
 
     @property
+    def shortcoming(self) -> str:
+        """Why the run is not whole, and what to do, in one line; empty where it is."""
+        if not self.unwritten:
+            return ""
+        more = len(self.unwritten) - 1
+        others = f" ({more} more like this)" if more else ""
+        return (
+            f"{self.unwritten[0]}{others}: the run is not whole; "
+            f"run it again with --seed {self.settings.seed} where there is room to write"
+        )
+
+    @property
     def fails(self) -> bool:
         """Whether something happened that the ledger does not expect, or the other way round."""
         return bool(self.failing or self.gone)
@@ -170,11 +197,15 @@ def read_summary(path: Path) -> Summary:
     """The run in ``path``, a run's folder or its ``run.json``. Raises RunError."""
     file = path / "run.json" if path.is_dir() else path
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Summary)
-    except OSError as error:
-        raise RunError(f"{file}: cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise RunError(f"{file}: is no run: {error}") from None
+        found = msgspec.json.decode(read_bounded(file, MOST_BYTES), type=Summary)
+        fault = fault_in(found)
+    except Unreadable as error:
+        raise RunError(one_line(f"{file}: {error}")) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RunError(one_line(f"{file}: is no run: {error}")) from None
+    if fault:
+        raise RunError(one_line(f"{file}: is no run: {fault}"))
+    return found
 
 
 def run_schema() -> dict[str, Any]:

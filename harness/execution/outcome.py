@@ -10,6 +10,9 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.int64]
 """Violation rows, [n, 8], in no particular order."""
 
+MOST_NAME = 200
+"""Characters of the name of an exception's type, which is part of a signature."""
+
 NO_ROWS: Rows = np.empty((0, 8), np.int64)
 
 
@@ -21,7 +24,7 @@ class Raised(NamedTuple):
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
-        return cls(type(error).__name__, str(error))
+        return cls(type(error).__name__[:MOST_NAME], str(error))
 
 
 CRASH = "crash: "

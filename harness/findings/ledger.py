@@ -15,6 +15,10 @@ from msgspec import Struct
 
 from ..atomic_file import write_atomically
 from ..judging.verdict import WHERE
+from ..reading import Unreadable, one_line, read_bounded
+
+MOST_BYTES = 4 * 2**20
+"""How long a ledger may be."""
 
 State = Literal["tolerated", "quarantined", "fixed"]
 
@@ -100,20 +104,32 @@ def where_of(signature: str) -> tuple[str, ...]:
 def read_ledger(path: Path) -> Ledger:
     """The ledger in ``path``, whose reproducers exist. Raises LedgerError."""
     try:
-        ledger = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Ledger)
-    except OSError as error:
-        raise LedgerError(f"ledger {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise LedgerError(f"ledger {path}: {error}") from None
+        text = read_bounded(path, MOST_BYTES).decode()
+        ledger = msgspec.convert(tomllib.loads(text), Ledger)
+    except Unreadable as error:
+        raise LedgerError(one_line(f"ledger {path} {error}")) from None
+    except RecursionError:
+        raise LedgerError(one_line(f"ledger {path}: is nested too deeply")) from None
+    except ValueError as error:  # of TOML, UTF-8, numbers with too many digits, the entries' types
+        raise LedgerError(one_line(f"ledger {path}: {error}")) from None
     seen: set[tuple[str, str]] = set()
     for entry in ledger.findings:
         key = entry.target, entry.signature
         if key in seen:
-            raise LedgerError(f"ledger {path}: has {entry.signature!r} of {entry.target} twice")
+            fault = f"has {entry.signature!r} of {entry.target} twice"
+            raise LedgerError(one_line(f"ledger {path}: {fault}"))
         seen.add(key)
-        if entry.reproducer and not (path.parent / entry.reproducer).is_file():
-            raise LedgerError(f"ledger {path}: reproducer {entry.reproducer} is missing")
+        if entry.reproducer and not _is_file(path.parent / entry.reproducer):
+            fault = f"reproducer {entry.reproducer} is missing"
+            raise LedgerError(one_line(f"ledger {path}: {fault}"))
     return ledger
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def write_ledger(path: Path, ledger: Ledger) -> None:

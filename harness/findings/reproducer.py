@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -14,14 +13,16 @@ from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.classify import MalformedCase, check_case
 
 from ..atomic_file import write_atomically
+from ..campaign.settings import MOST_SEED
 from ..json_text import json_text
+from ..reading import Unreadable, one_line, read_bounded
 
 FORMAT: Final = "kv-canary-fuzz case"
 VERSION: Final = 1
 MAX_FILE_BYTES = 2**20
-_MAX_FAULT_LENGTH = 400
+MOST_LINE = 4096
 
-Line = Annotated[str, Meta(max_length=4096)]
+Line = Annotated[str, Meta(max_length=MOST_LINE)]
 Lines = Annotated[tuple[Line, ...], Meta(max_length=64)]
 Versions = Annotated[dict[Line, Line], Meta(max_length=64)]
 
@@ -53,7 +54,7 @@ class ReproducerError(Exception):
 
     def __init__(self, path: Path, place: str, fault: str) -> None:
         where = f"{path}: {place}: {fault}" if place else f"{path}: {fault}"
-        super().__init__(_one_line(where))
+        super().__init__(one_line(where))
         self.path = path
         self.place = place
         self.fault = fault
@@ -71,6 +72,9 @@ def read_reproducer(path: Path) -> Reproducer:
         _check_header(path, data)
         found = msgspec.json.decode(data, type=Reproducer)
         json.loads(data, object_pairs_hook=_no_duplicates)
+        if found.seed > MOST_SEED:  # msgspec cannot state that bound
+            fault = f"{found.seed} is not in -1 .. {MOST_SEED}"
+            raise ReproducerError(path, "$.seed", fault)
         check_case(found.case)
     except msgspec.ValidationError as error:
         fault, _, place = str(error).partition(" - at ")
@@ -87,7 +91,8 @@ def read_reproducer(path: Path) -> Reproducer:
 
 
 def write_reproducer(path: Path, reproducer: Reproducer) -> None:
-    """Write the file so that it is whole at any instant. Raises OSError."""
+    """Write the file, whole at any instant, and its folder if that is missing. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, encode_reproducer(reproducer))
 
 
@@ -99,15 +104,10 @@ def encode_reproducer(reproducer: Reproducer) -> bytes:
 def _read(path: Path) -> bytes:
     """At most MAX_FILE_BYTES, however long the file is or grows."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ReproducerError(path, "", f"cannot be read: {reason}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise ReproducerError(path, "", f"is longer than the limit of {MAX_FILE_BYTES} bytes")
-    try:
+        data = read_bounded(path, MAX_FILE_BYTES)
         data.decode()
+    except Unreadable as error:
+        raise ReproducerError(path, "", str(error)) from None
     except UnicodeDecodeError as error:
         raise ReproducerError(path, f"byte {error.start}", "is not UTF-8") from None
     return data
@@ -139,15 +139,3 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> None:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}..."
-
-
-def _one_line(text: str) -> str:
-    """``text`` without control characters, cut where it goes on for too long."""
-    printable = re.sub(
-        r"[^\x20-\x7e\xa1-\ud7ff\ue000-\uffff\U00010000-\U0010ffff]",
-        lambda match: repr(match[0])[1:-1],
-        text,
-    )
-    if len(printable) <= _MAX_FAULT_LENGTH:
-        return printable
-    return f"{printable[:_MAX_FAULT_LENGTH]}..."

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.classify import classify
 
+from ..atomic_file import sweep
 from ..campaign.run_folder import CASE_SUFFIX, slug
 from ..campaign.shard import UNSTEADY
 from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
@@ -78,6 +79,8 @@ def update_ledger(path: Path, summary: Summary, today: date) -> list[str]:
             lines.append(f"fixed: {note.signature}")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_ledger(path, ledger)
+    for folder in (path.parent, path.parent / REPRODUCERS):
+        sweep(folder)
     return lines
 
 
@@ -111,6 +114,5 @@ def _keep_reproducer(folder: Path, target: str, finding: Finding) -> str:
     if finding.reproducer is None:
         return ""
     kept = f"{REPRODUCERS}/{slug(f'{target} {finding.signature}')}{CASE_SUFFIX}"
-    (folder / REPRODUCERS).mkdir(parents=True, exist_ok=True)
     write_reproducer(folder / kept, finding.reproducer)
     return kept

@@ -61,11 +61,17 @@ class Verdict:
 
 MOST_LINES = 8
 """Differences that a reproducer lists; running it shows the rest."""
+MOST_LINE = 2000
+"""Characters of one of them: an exception's message may go on for ever."""
 
 
 def lines_of(verdict: Verdict) -> tuple[str, ...]:
     """The first differences, a line each."""
-    return tuple(mismatch.line() for mismatch in verdict.mismatches[:MOST_LINES])
+    return tuple(_cut(mismatch.line()) for mismatch in verdict.mismatches[:MOST_LINES])
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]}..."
 
 
 class Side:

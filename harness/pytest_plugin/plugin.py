@@ -16,11 +16,13 @@ import pytest
 
 from kv_canary_fuzz.reference import DOCUMENTED
 
+from ..atomic_file import fault_of
 from ..campaign.corpus import CorpusError
 from ..campaign.profiles import Profile
 from ..campaign.run_folder import CASE_SUFFIX
 from ..campaign.settings import DomainName, SettingsError
 from ..campaign.source_coverage import counting
+from ..campaign.tenancy import FolderTaken, check_free
 from ..findings.ledger import LedgerError
 from ..findings.reproducer import ReproducerError
 from ..isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
@@ -31,6 +33,15 @@ from ..targets.target import Target, TargetError
 from .progress_watch import ProgressWatch
 from .pytest_campaign import SHARDS, CampaignPlan, ShardTest, finish_plan
 from .replay_item import ReproducerFile
+
+CALLERS_ERRORS = (
+    TargetError,
+    CorpusError,
+    FolderTaken,
+    LedgerError,
+    ReproducerError,
+    SettingsError,
+)
 
 PLAN = pytest.StashKey[CampaignPlan]()
 SUMMARY = pytest.StashKey[list[str]]()
@@ -95,15 +106,21 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.option.kv_target:
             contract = load_target(settings.target).contract
         load_reference(settings.reference, contract)
-    except (TargetError, CorpusError, LedgerError, ReproducerError, SettingsError) as error:
+    except CALLERS_ERRORS as error:
         raise pytest.UsageError(str(error)) from error
+    except OSError as error:
+        raise pytest.UsageError(fault_of(error)) from error
 
 
 def _count(config: pytest.Config, *, fresh: bool) -> None:
-    """Until the session ends, emulated targets count what they reach, where that is asked for."""
+    """Until the session ends, emulated targets count what they reach, where that is asked for.
+
+    Then this process leaves the run's folder.
+    """
     plan = config.stash[PLAN]
     stack = ExitStack()
     config.add_cleanup(stack.close)
+    stack.callback(plan.leave)
     folder = plan.folder.source_counts if plan.settings.coverage else None
     stack.enter_context(counting(folder, fresh=fresh))
 
@@ -172,7 +189,12 @@ def pytest_runtest_makereport(
 
 def _leave_reproducer(item: pytest.Item, mismatch: CaseMismatch) -> str:
     plan = item.config.stash[PLAN]
-    path = plan.shrink(mismatch.case, mismatch.verdict)
+    try:
+        path = plan.shrink(mismatch.case, mismatch.verdict)
+    except FolderTaken as error:
+        return f"no reproducer: {error}"
+    except OSError as error:
+        return f"no reproducer: {fault_of(error)}"
     return f"replay: pytest {path}  or  kv-canary-fuzz replay {path}"
 
 
@@ -180,9 +202,22 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
-    watch = ProgressWatch(config.stash[PLAN], lambda line: _say(config, line), _verbose(config))
+    plan = config.stash[PLAN]
+    if not plan.is_in:
+        _look_at_folder(config, plan)
+    watch = ProgressWatch(plan, lambda line: _say(config, line), _verbose(config))
     config.stash[WATCH] = watch
     watch.start()
+
+
+def _look_at_folder(config: pytest.Config, plan: CampaignPlan) -> None:
+    """Say what an earlier run was killed over, or that another one is in the folder."""
+    try:
+        check_free(plan.folder)
+    except FolderTaken as error:
+        raise pytest.UsageError(str(error)) from error
+    for line in plan.folder.left_in_flight():
+        _say(config, line)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

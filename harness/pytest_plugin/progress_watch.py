@@ -42,7 +42,7 @@ class ProgressWatch:
 
     def look(self) -> None:
         """Read the folder once; nothing is said before a shard has left something there."""
-        progress = total_progress(self._plan.folder)
+        progress = total_progress(self._plan.folder) if self._plan.is_in else None
         if progress is None:
             return
         if self._shown is None:

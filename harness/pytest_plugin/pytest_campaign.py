@@ -15,15 +15,16 @@ from kv_canary_fuzz.reports.summary_text import summary_lines
 from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.classify import classify
 
-from ..atomic_file import write_atomically
+from ..atomic_file import fault_of, noting, write_atomically
 from ..campaign.campaign import default_folder, settled
 from ..campaign.case_source import CaseSource
 from ..campaign.finish import Tell, finish, shrink_to_file
-from ..campaign.profiles import Profile, prepared, settings_for
+from ..campaign.profiles import Profile, kept_cases, prepared, settings_for
 from ..campaign.run_folder import RunFolder
 from ..campaign.settings import DomainName, Settings, Shard
 from ..campaign.shard import run_batches, shard_batches
 from ..campaign.tally import Tally
+from ..campaign.tenancy import FolderTaken, Tenancy, new_run, run_in
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe
 from ..isolation.loading import load_isolated, load_isolated_reference
@@ -34,18 +35,26 @@ from ..targets.devices import use_gpu_of, xdist_worker
 SHARDS = 8
 PROGRESS_SECONDS = 1.0
 
+_TENANCIES: dict[str, Tenancy] = {}
+"""The runs in whose folders this process is."""
+
 
 class CampaignPlan(Struct, frozen=True):
-    """What every worker of one pytest run must agree on."""
+    """What every worker of one pytest run must agree on.
+
+    ``run`` names the run among those in its folder (see `campaign.tenancy`).
+    """
 
     settings: Settings
     root: str
+    run: str = msgspec.field(default_factory=new_run)
 
     @classmethod
     def of(cls, option: Any) -> CampaignPlan:
         """The plan that the command line asks for, with what it names read and checked.
 
-        Raises CorpusError, LedgerError and ReproducerError.
+        Its folder is entered where something of the run belongs there from now on. Raises
+        CorpusError, LedgerError and ReproducerError, FolderTaken and OSError.
         """
         settings = settings_for(
             Profile(option.kv_profile),
@@ -65,14 +74,36 @@ class CampaignPlan(Struct, frozen=True):
             coverage=option.kv_coverage,
         )
         root = Path(option.kv_out or default_folder(settings.seed)).absolute()
-        return cls(prepared(settings, RunFolder(root)), str(root))
+        corpus = kept_cases(settings)
+        plan = cls(settings, str(root))
+        if settings.corpus is not None or settings.coverage:
+            plan.enter()
+        return msgspec.structs.replace(plan, settings=prepared(settings, plan.folder, corpus))
 
     @property
     def folder(self) -> RunFolder:
         return RunFolder(Path(self.root))
 
+    @property
+    def is_in(self) -> bool:
+        """Whether what is in the folder is this run's."""
+        return run_in(self.folder) == self.run
+
+    def enter(self) -> None:
+        """Be in the folder until `leave`. Raises FolderTaken, and OSError where it is read-only."""
+        if self.run not in _TENANCIES:
+            _TENANCIES[self.run] = Tenancy(self.folder, self.run)
+
+    def leave(self) -> None:
+        if self.run in _TENANCIES:
+            _TENANCIES.pop(self.run).leave()
+
     def shrink(self, case: Case, verdict: Verdict) -> Path:
-        """Shrink a case that a test of another kind found, and write it."""
+        """Shrink a case that a test of another kind found, and write it.
+
+        Raises FolderTaken and OSError.
+        """
+        self.enter()
         settings = settled(self.settings)
         original = describe(settings, case, -1, verdict.signature, lines_of(verdict))
         path = self.folder.reproducer_path(verdict.signature)
@@ -107,6 +138,12 @@ class ShardTest:
 
         What the ledger knows, and what the target claims nothing about, does not fail it.
         """
+        try:
+            self._plan.enter()
+        except FolderTaken as error:
+            pytest.fail(str(error), pytrace=False)
+        except OSError as error:
+            pytest.fail(fault_of(error), pytrace=False)
         self._settings = settings = settled(self._plan.settings)
         if settings.seconds is not None:
             workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -117,7 +154,8 @@ class ShardTest:
         use_gpu_of(worker, load_target(settings.target))
         batches = shard_batches(settings, Shard(self._index, SHARDS))
         tally = run_batches(settings, batches, folder, report=self._tell)
-        write_atomically(folder.shard(self._index), msgspec.json.encode(tally))
+        with noting(tally.unwritten):
+            write_atomically(folder.shard(self._index), msgspec.json.encode(tally))
         ledger = read_ledger(Path(settings.ledger)) if settings.ledger else Ledger()
         target, source = load_target(settings.target), CaseSource(settings, folder)
         fresh = [
@@ -126,17 +164,26 @@ class ShardTest:
             if not ledger.knows(target.name, signature)
             and classify(source.at(seen.first_index)) in target.domains
         ]
-        if fresh:
-            pytest.fail(_findings_text(tally, fresh, folder), pytrace=False)
+        if fresh or tally.unwritten:
+            pytest.fail(_failure_text(tally, fresh, settings, folder), pytrace=False)
 
     def _tell(self, tally: Tally) -> None:
-        data = msgspec.json.encode(Progress(self._settings, tally))
-        write_atomically(self._plan.folder.progress(self._index), data, durable=False)
+        with noting(tally.unwritten):
+            data = msgspec.json.encode(Progress(self._settings, tally))
+            write_atomically(self._plan.folder.progress(self._index), data, durable=False)
 
 
-def _findings_text(tally: Tally, signatures: list[str], folder: RunFolder) -> str:
-    kinds = "kind" if len(signatures) == 1 else "kinds"
-    lines = [f"{len(signatures)} {kinds} of mismatch in {tally.cases} cases:"]
+def _failure_text(
+    tally: Tally, signatures: list[str], settings: Settings, folder: RunFolder
+) -> str:
+    lines = []
+    if tally.unwritten:
+        lines.append(f"{tally.unwritten[0]}: the shard ended early")
+        if signatures:
+            lines.append(f"cases by index are those of --kv-seed {settings.seed}")
+    if signatures:
+        kinds = "kind" if len(signatures) == 1 else "kinds"
+        lines.append(f"{len(signatures)} {kinds} of mismatch in {tally.cases} cases:")
     for signature in signatures:
         seen = tally.findings[signature]
         lines.append(f"  {signature}: {seen.count} cases, first at index {seen.first_index}")
@@ -162,20 +209,23 @@ def finish_plan(plan: CampaignPlan, tell: Tell, *, interrupted: bool) -> tuple[l
     """Sum up the shards that ran, shrink what they found; the lines to print, if any ran.
 
     Of a shard that did not end, all batches that did are counted. Also whether something that the
-    ledger tolerates no longer happens.
+    ledger tolerates no longer happens, or files could not be written.
     """
+    if not plan.is_in:
+        return [], False
     folder = plan.folder
     ended = {path.name: path for path in folder.shards()}
     tallies = [msgspec.json.decode(path.read_bytes(), type=Tally) for path in ended.values()]
+    faults: list[str] = []
     for path in folder.shards_begun():
         if path.name not in ended:
             tallies.append(msgspec.json.decode(path.read_bytes(), type=Progress).tally)
-            folder.forget_batch(tallies[-1].last)
+            with noting(faults):
+                folder.forget_batch(tallies[-1].last)
     if not tallies and not folder.lost_batches():
         return [], False
-    whole = Tally(interrupted=interrupted)
+    whole = Tally(interrupted=interrupted, unwritten=faults)
     for tally in tallies:
         whole.add(tally)
-    summary = finish(settled(plan.settings), folder, whole, tell=tell)
-    publish(folder, summary)
-    return summary_lines(summary, plan.root), bool(summary.gone)
+    summary = publish(folder, finish(settled(plan.settings), folder, whole, tell=tell))
+    return summary_lines(summary, plan.root), bool(summary.gone or summary.unwritten)

@@ -106,7 +106,7 @@ class ReproducerItem(pytest.Item):
             pytest.skip(str(error))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        if isinstance(excinfo.value, NoLongerHappens):
+        if isinstance(excinfo.value, NoLongerHappens | TargetError):
             return str(excinfo.value)
         if not isinstance(excinfo.value, ReplayMismatch):
             return super().repr_failure(excinfo, style)

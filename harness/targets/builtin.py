@@ -205,6 +205,8 @@ def load_target(name: str) -> Target:
     the contract it follows; ``sglang:WHERE`` and ``sglang-reference:WHERE`` are of another tree
     than the installed one (see `sglang_names`). Raises TargetError.
     """
+    if name.startswith(2 * LARGE_PREFIX):
+        raise TargetError(f"target {name[:40]!r}: {LARGE_PREFIX} stands before a name once")
     if name.startswith(LARGE_PREFIX):
         return large_target(load_target(name.removeprefix(LARGE_PREFIX)))
     named, _, where = name.partition(":")

@@ -88,12 +88,12 @@ __device__ __forceinline__ u64 stamp_group(const WriteLaunch& launch, const Chai
         const u32 k = first + lane;
         const bool kept = k < entries;
         Entry entry{NO_SLOT, 0, 0, 0};
-        if (kept) entry = Entry{group.slots[k], group.inputs[k].x, group.inputs[k].y, hash_at(group, k)};
+        if (kept) entry = Entry{group.slots[k], token_at(group, k), position_at(group, k), hash_at(group, k)};
         const bool stays = last_for_slot(entry.slot, kept, lane, space, round);
         if (kept) {
             if (launch.enable_write_input_assert) check_input(launch, base + group.places[k], entry);
             if (chain.asserts_position) {
-                check_position(launch, entry, k ? group.inputs[k - 1].y : last_position);
+                check_position(launch, entry, k ? position_at(group, k - 1) : last_position);
             }
             // Of the entries for one slot the last one stays, and the others need not be stored.
             if (stays) stamp<FOLDED>(launch.canary, entry);
@@ -101,7 +101,7 @@ __device__ __forceinline__ u64 stamp_group(const WriteLaunch& launch, const Chai
         // Later stores to a slot must follow these, whichever lanes make them.
         __syncwarp();
     }
-    return entries ? group.inputs[entries - 1].y : last_position;
+    return entries ? position_at(group, entries - 1) : last_position;
 }
 
 // A crew walks one request, a group at a time: while the walking warp is in one, the keeping warp
@@ -113,7 +113,7 @@ __device__ __forceinline__ u64 walk_together(const WriteLaunch& launch, const Re
                                              ChainSpace& space, u32& round) {
     const u64 end = request.begin + request.length;
     const Chain chain = start_chain(launch, request.seed, position_assert);
-    u64 running = chain.running;
+    u64 running = opened(chain.running);
     u64 last_position = chain.previous_position;
     u64 stamped = 0;
     if (crew.keeps) stamped += lay_out_group(launch, request.begin, end, lane, space.groups[0]);

@@ -7,19 +7,20 @@
 constexpr u32 GROUP_ENTRIES = 128;
 constexpr u32 GROUP_LOADS = GROUP_ENTRIES / WARP_LANES;
 
-// Entries for every hash that a walk leaves behind; the others are mixed again.
-constexpr u32 HASH_STEP = 4;
+// Entries for which a walk goes once through its loop.
+constexpr u32 WALK_STEP = 16;
 
 // Buckets that a warp tells slots apart by, in digits of so many bits.
 constexpr u32 BUCKET_BITS = 9;
 constexpr u32 BUCKETS = 1u << BUCKET_BITS;
 
 // The entries of a group that are not skipped, in order, and one to spare so that the walk may read
-// a step ahead: tokens and positions, slots, places in the group, and some of the hashes they store.
+// a step ahead: tokens and positions, slots, places in the group, and the hashes they store. Tokens,
+// positions and hashes are opened.
 struct ChainGroup {
     ulonglong2 inputs[GROUP_ENTRIES + 1];
     u64 slots[GROUP_ENTRIES];
-    u64 hashes[GROUP_ENTRIES / HASH_STEP];
+    u64 hashes[GROUP_ENTRIES];
     u32 places[GROUP_ENTRIES];
     u32 entries;
 };
@@ -33,34 +34,34 @@ struct ChainSpace {
 };
 
 // The serial part: every lane steps through the same entries, so that none waits for another; lane 0
-// leaves behind every fourth hash. The entry of the next step is read from shared memory while this
-// one is mixed, which keeps that latency off the path from hash to hash.
+// leaves the hashes behind. The entry of the next step is read from shared memory while this one is
+// mixed, which keeps that latency off the path from hash to hash. Takes and returns an opened hash.
 __device__ __forceinline__ u64 walk_group(ChainGroup& group, u32 lane, u64 running) {
     const u32 entries = group.entries;
     ulonglong2 next = group.inputs[0];
     u32 j = 0;
-    for (; j + HASH_STEP <= entries; j += HASH_STEP) {
-        if (lane == 0) group.hashes[j / HASH_STEP] = running;
+    for (; j + WALK_STEP <= entries; j += WALK_STEP) {
         KV_UNROLL
-        for (u32 k = 1; k <= HASH_STEP; ++k) {
+        for (u32 k = 0; k < WALK_STEP; ++k) {
+            if (lane == 0) group.hashes[j + k] = running;
             const ulonglong2 input = next;
-            next = group.inputs[j + k];
-            running = mix3(running, input.x, input.y);
+            next = group.inputs[j + k + 1];
+            running = mix3_opened(running, input.x, input.y);
         }
     }
-    if (lane == 0 && j < entries) group.hashes[j / HASH_STEP] = running;
-    for (; j < entries; ++j) running = mix3(running, group.inputs[j].x, group.inputs[j].y);
+    KV_UNROLL_BY(1)
+    for (; j < entries; ++j) {
+        if (lane == 0) group.hashes[j] = running;
+        running = mix3_opened(running, group.inputs[j].x, group.inputs[j].y);
+    }
     return running;
 }
 
+__device__ __forceinline__ u64 token_at(const ChainGroup& group, u32 k) { return closed(group.inputs[k].x); }
+__device__ __forceinline__ u64 position_at(const ChainGroup& group, u32 k) { return closed(group.inputs[k].y); }
+
 // What the k-th entry of a walked group stores.
-__device__ __forceinline__ u64 hash_at(const ChainGroup& group, u32 k) {
-    u64 running = group.hashes[k / HASH_STEP];
-    for (u32 j = k / HASH_STEP * HASH_STEP; j < k; ++j) {
-        running = mix3(running, group.inputs[j].x, group.inputs[j].y);
-    }
-    return running;
-}
+__device__ __forceinline__ u64 hash_at(const ChainGroup& group, u32 k) { return closed(group.hashes[k]); }
 
 // Lays out the entries from flat index `base` on, up to `end`, after all lanes are done with what
 // was there. Returns how many are not skipped.
@@ -87,7 +88,7 @@ __device__ __forceinline__ u32 lay_out_group(const WriteLaunch& launch, u64 base
         const u32 kept_lanes = __ballot_sync(FULL_WARP, kept);
         const u32 place = entries + __popc(kept_lanes & ((1u << lane) - 1));
         if (kept) {
-            group.inputs[place] = inputs[k];
+            group.inputs[place] = make_ulonglong2(opened(inputs[k].x), opened(inputs[k].y));
             group.slots[place] = slots[k];
             group.places[place] = k * WARP_LANES + lane;
         }

@@ -14,7 +14,7 @@
 // - Chain role (the first half of a block's warps; all of them where nothing is folded). The mixing
 //   of a chain is serial, and is what a launch with long requests takes, so nothing else may stand
 //   in its way. Two warps make a crew that owns a request (crew.cuh). One walks: it reads tokens and
-//   positions from shared memory, mixes, and leaves every fourth hash behind. The other keeps: it
+//   positions from shared memory, mixes, and leaves the hashes behind. The other keeps: it
 //   lays out the next group of entries, without those that are skipped, and checks and stamps the
 //   group before; of several entries for one slot only the last is stored. They meet after every
 //   group, in a barrier of their own. One warp stamps a request in order, so the seed slot is read

@@ -108,7 +108,7 @@ def test_workers_of_a_campaign_choose_their_gpu(
     for index in (1, 5):  # the second stands in for the first after four batches
         ours, theirs = Pipe()
         with ours, theirs:
-            crew._work(settings, Shard(index, 4), str(tmp_path), theirs, None)
+            crew._work(settings, Shard(index, 4), (str(tmp_path), "a run"), theirs, None)
             assert ours.recv().cases == 0
     assert used == [1, 1]
 
@@ -119,5 +119,7 @@ def test_shards_under_xdist_choose_their_gpu(
     used: list[int] = []
     monkeypatch.setattr(pytest_campaign, "use_gpu_of", lambda worker, _: used.append(worker))
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw5")
-    ShardTest(CampaignPlan(Settings(target="emulated", cases=0), str(tmp_path)), 0).run()
+    plan = CampaignPlan(Settings(target="emulated", cases=0), str(tmp_path))
+    ShardTest(plan, 0).run()
+    plan.leave()
     assert used == [5]

@@ -89,6 +89,7 @@ def test_a_finding_is_told_once() -> None:
 
 def test_under_pytest_the_totals_are_of_all_workers(tmp_path: Path) -> None:
     plan = CampaignPlan(SETTINGS, str(tmp_path))
+    plan.enter()
     for index in (0, 3):
         seen = msgspec.json.encode(Progress(SETTINGS, SEEN))
         write_atomically(plan.folder.progress(index), seen)
@@ -100,6 +101,7 @@ def test_under_pytest_the_totals_are_of_all_workers(tmp_path: Path) -> None:
     ProgressWatch(plan, said.append, verbose=True, seconds=0).look()
     assert said[0].startswith("900 cases, ")
     assert said[1:] == ["found write: a, case 7", "found verify: b, case 1"]
+    plan.leave()
 
 
 def test_profiles() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +100,10 @@ FAULTS: dict[str, tuple[Change, str]] = {
         replaced("18446744073709551615", "18446744073709551616"),
         "$.case.canary_buf.seed: 18446744073709551616 is not in",
     ),
+    "campaign seed outside 64 bits": (
+        replaced('"seed": 5,', f'"seed": {2**64},'),
+        f"$.seed: {2**64} is not in -1 .. {2**64 - 1}",
+    ),
     "patch outside its region": (
         replaced('"offset": 32', '"offset": 1311'),
         "$.case.canary_buf.patches[0]: 2 bytes at 1311 leave the region of 1312",
@@ -168,50 +171,3 @@ def test_hostile_sizes_take_no_memory(file: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**24
-
-
-def test_mutated_files_are_read_or_refused(file: Path) -> None:
-    """2,000 damaged files: a reproducer or one line, never another exception."""
-    original = file.read_bytes()
-    rng = random.Random(20)
-    faults = []
-    for _ in range(2000):
-        file.write_bytes(mutated(original, rng))
-        try:
-            read_reproducer(file)
-        except ReproducerError as error:
-            faults.append(str(error))
-    assert len(faults) > 1500
-    assert all(map(str.isprintable, faults))
-
-
-TOKENS = (
-    *(b"null", b"true", b"[]", b"{}", b'""', b"-1", b"0", b"1e999", b"-0", b"1.5", b"\\u0000"),
-    *(str(2**62).encode(), str(-(2**63) - 1).encode(), b"9" * 5000, b"[" * 3000, b'{"a":' * 3000),
-    *(b"\xff\xfe", b"\xed\xa0\x80", b'"\\ud800"', b",", b":", b'"', b"\x00"),
-)
-
-
-def mutated(data: bytes, rng: random.Random) -> bytes:
-    """One to four changes: bits, bytes, cuts, repeats, tokens in place of numbers."""
-    for _ in range(rng.randint(1, 4)):
-        at, to = sorted(rng.randrange(len(data) + 1) for _ in range(2))
-        to = min(to, at + 60)
-        data = rng.choice(
-            (
-                data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :],
-                data[:at] + data[to:],
-                data[:at] + data[at:to] * 2 + data[to:],
-                data[:at] + rng.choice(TOKENS) + data[to:],
-                _digits_replaced(data, rng),
-            )
-        )
-    return data
-
-
-def _digits_replaced(data: bytes, rng: random.Random) -> bytes:
-    places = [at for at in range(len(data)) if data[at : at + 1].isdigit()]
-    if not places:
-        return data
-    at = rng.choice(places)
-    return data[:at] + rng.choice(TOKENS) + data[at + 1 :]
