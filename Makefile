@@ -27,7 +27,7 @@ test-nightly: venv $(COMPARED)
 # Targets that crash, hang and write astray, and processes killed at other instants every round.
 faults: venv
 	for round in $$(seq $(ROUNDS)); do \
-		KV_FAULT_SEED=$$round $(BIN)/pytest -q -n 2 tests/faults || exit 1; \
+		KV_FAULT_SEED=$$round $(BIN)/pytest -q -n 4 tests/faults || exit 1; \
 	done
 
 venv: $(INSTALLED)

@@ -13,7 +13,7 @@ import typer
 from msgspec.structs import replace
 from rich.console import Console
 
-from kv_canary_fuzz.reports.case_text import case_text
+from kv_canary_fuzz.reports.case_text import sequence_text
 from kv_canary_fuzz.reports.comparison_text import comparison_lines
 from kv_canary_fuzz.reports.publish import render
 from kv_canary_fuzz.reports.verdict_text import verdict_text
@@ -27,7 +27,6 @@ from .campaign.campaign import (
     usual_workers,
 )
 from .campaign.corpus import CorpusError
-from .campaign.finish import shrunk
 from .campaign.profiles import Profile, settings_for
 from .campaign.run_folder import RunFolder
 from .campaign.settings import DomainName, SettingsError
@@ -44,10 +43,12 @@ from .findings.reproducer import (
     read_reproducer,
     write_reproducer,
 )
+from .findings.shrunk_file import shrunk
 from .gpu_sanitizers import SanitizerMissing
 from .isolation.loading import FLOOR_SECONDS, load_isolated, load_isolated_reference
 from .judging.opinion import who_stands_alone
 from .judging.repeats import FLAKY, judge_again
+from .judging.together import company_line
 from .targets.builtin import load_other, sanitized_name
 from .targets.memory import ShortOfMemory
 from .targets.sglang_targets import sglang_names
@@ -190,7 +191,7 @@ def show(file: FileArgument, target: ReplayTarget = "") -> None:
         highlight=False,
         markup=False,
     )
-    console.print(case_text(found.case), highlight=False)
+    console.print(sequence_text(found.case, found.company), highlight=False)
     _explain(console, found, chosen, reference)
 
 
@@ -207,14 +208,14 @@ def shrink(
     found, chosen, reference = _opened(file, target)
     sweep(path.parent)
     check_writable(path)
-    _, verdict = judge_again(found.signature, found.case, chosen, reference)
+    _, verdict = judge_again(found.signature, found.case, chosen, reference, found.company)
     if verdict.agrees:
         typer.echo(f"{file}: the two sides agree, there is nothing to shrink")
         raise typer.Exit(0)
     flaky = FLAKY if found.signature.startswith(FLAKY) else ""
     pinned = replace(found, signature=flaky + verdict.signature)
-    small = shrunk(pinned, chosen, reference, path, seconds)
-    Console().print(case_text(small.case), highlight=False)
+    small, _ = shrunk(pinned, chosen, reference, path, seconds)
+    Console().print(sequence_text(small.case, small.company), highlight=False)
     write_reproducer(path, small)
     typer.echo(f"written to {path}")
 
@@ -250,9 +251,12 @@ def _explain(
     third: str | None = None,
 ) -> bool:
     """Print where the two sides part and who stands alone; whether they agree."""
-    case, verdict = judge_again(found.signature, found.case, target, reference)
+    case, verdict = judge_again(found.signature, found.case, target, reference, found.company)
+    if found.company.size:
+        console.print(company_line(found.company, verdict), highlight=False)
     console.print(verdict_text(case, verdict), highlight=False)
-    if not verdict.agrees and not found.signature.startswith((CRASH, FLAKY)):
+    steady = not found.company.size and not found.signature.startswith((CRASH, FLAKY))
+    if not verdict.agrees and steady:
         asked = None if third is None else load_other(third, target.contract)
         console.print(who_stands_alone(found.case, target, reference, asked), highlight=False)
     return verdict.agrees

@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kv_canary_fuzz.harness.execution.layout import lay_out
+from kv_canary_fuzz.harness.judging.company import Company
 from kv_canary_fuzz.harness.judging.differences import FIELDS
 from kv_canary_fuzz.harness.judging.mismatch import step_kind
 from kv_canary_fuzz.harness.judging.stamps import entries_of
@@ -28,6 +30,9 @@ from kv_canary_fuzz.strategies.content import Content
 MOST_ROWS = 40
 """Entries of a step that are shown; the file holds the rest."""
 
+MOST_CASES = 8
+"""Cases of a batch that are shown, or more where the one that it is about comes later."""
+
 
 def case_text(case: Case) -> RenderableType:
     """The whole case, from its state to its last step."""
@@ -38,6 +43,25 @@ def case_text(case: Case) -> RenderableType:
         parts.append(Text(f"\nstep {number}: {step_kind(step)}{_flags_text(step)}"))
         parts.append(_step_table(case, step))
     return Group(*parts)
+
+
+def sequence_text(case: Case, company: Company) -> RenderableType:
+    """The case with those that run before and after it in its batch, in their order."""
+    if not company.size:
+        return case_text(case)
+    parts: list[RenderableType] = []
+    for number, one in enumerate(company.around(case)):
+        this = ": the one that this is about" if number == len(company.before) else ""
+        parts.append(Text(f"\ncase {number + 1} of {company.size + 1} in one batch{this}"))
+        parts.append(case_text(one) if one.steps else _room_text(one))
+        if number + 1 >= MOST_CASES and number >= len(company.before):
+            break
+    more = company.size + 1 - len(parts) // 2
+    return Group(*parts, Text(f"\nand {more} more cases")) if more else Group(*parts)
+
+
+def _room_text(case: Case) -> Text:
+    return Text(f"launches nothing and takes {lay_out(case).size} bytes")
 
 
 def content_text(content: Content) -> str:

@@ -15,7 +15,7 @@ from kv_canary_fuzz.harness.explaining.explanation import ByteMap
 from kv_canary_fuzz.harness.findings.reproducer import Reproducer, encode_reproducer
 from kv_canary_fuzz.strategies.features.features import expected_features
 
-from .case_text import case_text
+from .case_text import sequence_text
 from .coverage_text import bounds_line, pairs_line
 from .drawing import MapDrawing, draw_map, draw_matrix, group_differs
 from .source_text import place_text, share_text
@@ -74,7 +74,7 @@ def _same_groups(drawn: ByteMap) -> int:
 
 def _case_words(found: Reproducer) -> str:
     console = Console(file=StringIO(), width=TEXT_WIDTH, no_color=True, force_terminal=False)
-    console.print(case_text(found.case), highlight=False)
+    console.print(sequence_text(found.case, found.company), highlight=False)
     assert isinstance(console.file, StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 

@@ -52,6 +52,11 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     lines += [_note_line(note) for note in summary.ledger if note.outcome != "met"]
     if summary.quarantined:
         lines.append(f"{summary.quarantined:,} cases not launched: the ledger quarantines them")
+    if summary.outgrown:
+        lines.append(
+            f"{summary.outgrown:,} processes of the target replaced: "
+            "their memory grew from case to case"
+        )
     if summary.held_back:
         why = "they have what killed a process before"
         lines.append(f"{summary.held_back:,} cases not launched: {why}")

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from kv_canary_fuzz.strategies.case import Case
 
-from ..campaign.finish import shrink_to_file
+from ..campaign.blame import UNSTEADY
 from ..campaign.settings import DomainName, Settings
-from ..campaign.shard import UNSTEADY
 from ..execution.fuzzer import Fuzzer
 from ..findings.provenance import describe
+from ..findings.shrunk_file import shrink_to_file
 from ..judging.own_rows import entries_of
 from ..judging.verdict import judge
 from ..targets.builtin import PLANTED_PREFIX, load_target

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.features.features import expected_features
 
 from ..atomic_file import noting, write_atomically
+from ..execution.fuzzer import Fuzzer
 from ..execution.outcome import CRASH
 from ..explaining.explain import explain
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe, versions
 from ..findings.reproducer import Reproducer, write_reproducer
 from ..findings.script import script_text
-from ..findings.shrinker import shrink
+from ..findings.shrunk_file import shrunk
 from ..findings.standing import ledger_notes, standing_of
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.opinion import who_stands_alone
 from ..judging.plainest import plainest
-from ..judging.repeats import FLAKY, judge_again, rate_text
-from ..judging.verdict import Verdict, judge, lines_of
+from ..judging.repeats import FLAKY
+from ..judging.verdict import Verdict, judge
 from ..targets.builtin import load_other
 from ..targets.target import CLAIMABLE, Target, TargetError
+from .blame import UNSTEADY
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .confidence import Bounds, failure_bounds
@@ -36,13 +36,16 @@ from .corpus import growth
 from .coverage import never_together, pair_matrix, unpack
 from .run_folder import RunFolder
 from .settings import Settings
-from .shard import UNSTEADY, run_batches
+from .shard import run_batches
 from .source_coverage import read_source_coverage
 from .summary import CaseRange, CorpusUse, Finding, LedgerNote, Summary, write_summary
 from .tally import Tally
 from .timing import timing_of
 
 Tell = Callable[[str], None]
+
+USUAL_CASES = 64
+"""Cases of a batch from which a deadline is learned."""
 
 MOST_TRACED = 5000
 """So many cases of a campaign are looked at for basic blocks that the corpus does not reach."""
@@ -65,6 +68,8 @@ def finish(
     source = CaseSource(settings, folder)
     ledger = Ledger() if settings.ledger is None else read_ledger(Path(settings.ledger))
     findings = []
+    if any("hang" in signature for signature in tally.findings):
+        _learn_deadline(settings, source, target)
     for signature in sorted(tally.findings):
         tell(f"shrinking {signature}")
         found = _finding(settings, folder, tally, signature, source, target, reference)
@@ -97,6 +102,7 @@ def finish(
         versions=versions(target.name),
         quarantined=tally.quarantined,
         held_back=tally.held_back,
+        outgrown=tally.outgrown,
         lost=lost,
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
@@ -125,6 +131,19 @@ def _run_lost_batches(settings: Settings, folder: RunFolder, tally: Tally) -> tu
             lost.append(CaseRange(batch.first, batch.count))
     folder.clear_lost_batches()
     return tuple(lost)
+
+
+def _learn_deadline(settings: Settings, source: CaseSource, target: Target) -> None:
+    """Run the first cases again, so that a launch that sleeps is given what launches take here.
+
+    Nothing is known of that before, and a first launch is granted ten times as much.
+    """
+    fuzzer = Fuzzer(target)
+    for first in (0, USUAL_CASES):
+        indices = range(first, min(first + USUAL_CASES, settings.cases or first + USUAL_CASES))
+        if indices and target.isolation is not None:
+            fuzzer.failing([source.at(index) for index in indices])
+    fuzzer.close()
 
 
 def _ignore(_: Tally) -> None:
@@ -187,12 +206,12 @@ def _finding(
 ) -> Finding:
     """Shrink the first case of ``signature`` and write it; an unsteady one is kept as it is."""
     sighting = tally.findings[signature]
-    case = source.at(sighting.first_index)
-    if target.domains != CLAIMABLE and not signature.startswith((UNSTEADY, FLAKY)):
+    original = _original(settings, folder, sighting.first_index, signature, source)
+    case, company = original.case, original.company
+    steady = not company.size and not signature.startswith((UNSTEADY, FLAKY))
+    if target.domains != CLAIMABLE and steady:
         case, _ = plainest(case, judge(case, target, reference), target, reference)
-    original = describe(settings, case, sighting.first_index, signature, ())
-    if sighting.first_index < 0:
-        original = replace(original, note=f"from the corpus {settings.corpus}")
+        original = replace(original, case=case)
     file = ""
     with noting(tally.unwritten):
         file = _from_here(folder.record(original))
@@ -202,24 +221,26 @@ def _finding(
         first_index=sighting.first_index,
         file=file,
         folder=str(folder.finding(signature).relative_to(folder.root)),
+        lines=original.mismatches,
         reproducer=original,
     )
     if signature.startswith(UNSTEADY):
         return finding
     third = None if settings.third is None else load_other(settings.third, target.contract)
     path = folder.reproducer_path(signature)
-    small = shrunk(original, target, reference, path, settings.shrink_seconds)
+    small, verdict = shrunk(original, target, reference, path, settings.shrink_seconds)
     file = ""
     with noting(tally.unwritten):
         write_reproducer(path, small)
         file = _from_here(path)
-    _, verdict = judge_again(signature, small.case, target, reference)
-    died, flaky = signature.startswith(CRASH), signature.startswith(FLAKY)
-    script = "" if flaky else _script(small, target, reference, verdict)
+    shows = steady and not verdict.agrees
+    script = _script(small, target, reference, verdict) if shows else ""
     if script:
         with noting(tally.unwritten):
             write_atomically(folder.script_path(signature), script.encode())
-    alone = "" if died or flaky else who_stands_alone(small.case, target, reference, third)
+    alone = ""
+    if shows and not signature.startswith(CRASH):
+        alone = who_stands_alone(small.case, target, reference, third)
     return replace(
         finding,
         file=file,
@@ -229,6 +250,17 @@ def _finding(
         reproducer=small,
         explanation=None if verdict.agrees else explain(small.case, verdict),
     )
+
+
+def _original(
+    settings: Settings, folder: RunFolder, index: int, signature: str, source: CaseSource
+) -> Reproducer:
+    """The case of ``signature`` to begin with: the first, or as recorded where it needs others."""
+    found = describe(settings, source.at(index), index, signature, ())
+    if signature.startswith(UNSTEADY) or folder.has_company(signature):
+        found = folder.originals().get(signature, found)
+    note = f"from the corpus {settings.corpus}" if found.index < 0 else ""
+    return replace(found, note=note)
 
 
 def _script(found: Reproducer, target: Target, reference: Target | None, verdict: Verdict) -> str:
@@ -242,45 +274,3 @@ def _from_here(path: Path) -> str:
     """``path`` as a person in the current folder would type it."""
     here = Path.cwd()
     return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(here) else str(path)
-
-
-def shrink_to_file(
-    original: Reproducer,
-    target: Target,
-    reference: Target | None,
-    path: Path,
-    budget_seconds: float,
-) -> Reproducer:
-    """Shrink a finding into ``path``, as `shrunk` does. Raises OSError."""
-    small = shrunk(original, target, reference, path, budget_seconds)
-    write_reproducer(path, small)
-    return small
-
-
-def shrunk(
-    original: Reproducer,
-    target: Target,
-    reference: Target | None,
-    path: Path,
-    budget_seconds: float,
-) -> Reproducer:
-    """A finding shrunk, pinned to its signature; what comes out is still to be written.
-
-    A flaky one has to fail once in all the runs that it is given. The best so far is always in
-    ``path``, for as long as that can be written to.
-    """
-    signature, wanted = original.signature, original.signature.removeprefix(FLAKY)
-
-    def still_fails(case: Case) -> bool:
-        return judge_again(signature, case, target, reference)[1].signature == wanted
-
-    def keep(case: Case) -> None:
-        with suppress(OSError):
-            write_reproducer(path, replace(original, case=case, mismatches=()))
-
-    result = shrink(original.case, still_fails, budget_seconds=budget_seconds, on_better=keep)
-    case, verdict = judge_again(signature, result.case, target, reference)
-    lines = lines_of(verdict)
-    if signature != wanted:
-        lines = (rate_text(case, target, reference), *lines)
-    return replace(original, case=case, mismatches=lines)

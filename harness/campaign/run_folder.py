@@ -81,6 +81,11 @@ class RunFolder:
                 lowest[found.signature] = found
         return lowest
 
+    def has_company(self, signature: str) -> bool:
+        """Whether the recorded cases of a signature need others beside them."""
+        paths = sorted(self.finding(signature).glob(f"case-*{CASE_SUFFIX}"))
+        return any(read_reproducer(path).company.size for path in paths[:1])
+
     def mark_in_flight(self, batch: InFlight) -> None:
         """Say, before launching, what this process is about to run."""
         path = self._in_flight_path(os.getpid())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic, time
 
 import torch
@@ -12,26 +12,15 @@ from kv_canary_fuzz.strategies.case import Case
 from ..atomic_file import noting
 from ..execution.fuzzer import Fuzzer
 from ..execution.garbage import rare_collections
-from ..execution.outcome import CRASH, Death
-from ..findings.provenance import describe
 from ..findings.quarantine import quarantine_of
 from ..isolation.loading import load_isolated, load_isolated_reference
-from ..judging.plainest import plainest
-from ..judging.repeats import FLAKY, REPEATS
-from ..judging.verdict import Verdict, judge, lines_of
-from ..targets.target import Target
+from .blame import Blame
 from .case_source import CaseSource
 from .coverage import Coverage, pack
 from .hold import Hold
 from .run_folder import InFlight, RunFolder
 from .settings import Settings, Shard
 from .tally import Pace, Tally
-
-UNSTEADY = "unsteady: differs in a batch, agrees alone"
-"""The signature of a case whose batch differed and that does not differ by itself."""
-
-SURE = 3
-"""Cases of a signature that are run again and again; those behind them fail twice to be counted."""
 
 
 @rare_collections()
@@ -58,6 +47,7 @@ def run_batches(
     quarantine = quarantine_of(settings.ledger, target.name)
     hold = Hold(folder, target)
     tally = Tally(paces=[Pace()])
+    blame = Blame(settings, fuzzer, target, reference, folder, tally)
     started = monotonic()
     for batch in batches:
         if stop() or _is_over(settings, monotonic() - started):
@@ -73,22 +63,13 @@ def run_batches(
         kept = [k for k in allowed if not hold.keeps(cases[k])]
         cases, indices = [cases[k] for k in kept], [batch[k] for k in kept]
         failing, deaths = fuzzer.failing(cases), fuzzer.deaths
-        for position in failing:
-            case, index = cases[position], indices[position]
-            death = deaths.get(position)
-            if death is not None and death.signature in tally.findings:
-                tally.sight(death.signature, index)
-                continue
-            sure = {name for name, seen in tally.findings.items() if seen.count >= SURE}
-            signature, verdict, plain = diagnosis(case, death, fuzzer, target, reference, sure)
-            if signature not in tally.findings:
-                with noting(tally.unwritten):
-                    folder.record(describe(settings, plain, index, signature, lines_of(verdict)))
-            tally.sight(signature, index)
+        if failing:
+            blame.sort_out(cases, indices, failing, deaths, fuzzer.earlier())
         tally.cases += len(cases)
         tally.quarantined += len(batch) - len(allowed)
         tally.held_back += len(allowed) - len(kept)
         cover(tally, coverage, cases, indices)
+        tally.outgrown = fuzzer.outgrown()
         tally.last = batch.start
         tally.seconds = monotonic() - started
         tally.paces[0].add(len(cases), time())
@@ -118,34 +99,3 @@ def cover(tally: Tally, coverage: Coverage, cases: Sequence[Case], batch: Sequen
 
 def _is_over(settings: Settings, elapsed: float) -> bool:
     return settings.seconds is not None and elapsed >= settings.seconds
-
-
-def diagnosis(
-    case: Case,
-    death: Death | None,
-    fuzzer: Fuzzer,
-    target: Target,
-    reference: Target | None,
-    sure: Collection[str] = (),
-) -> tuple[str, Verdict, Case]:
-    """The signature of a case that differed in a batch, and a verdict on it, which may agree.
-
-    With them the case to keep: its plainest form where it fails every time.
-
-    It is judged alone, and run again and again, as it is, under its own schedule: what fails every
-    time has the verdict's signature, what fails sometimes is flaky. A case that died alone, in the
-    batch and when it was judged, is not run any more, nor is one with a signature of ``sure``.
-    """
-    verdict = judge(case, target, reference)
-    plain_case, plain = plainest(case, verdict, target, reference)
-    if verdict.signature.startswith(CRASH) or plain.signature in sure:
-        return plain.signature, plain, plain_case
-    failing = fuzzer.failing([case] * REPEATS)
-    if not verdict.agrees and len(failing) == REPEATS:
-        return plain.signature, plain, plain_case
-    for _ in failing:
-        if verdict.agrees:
-            verdict = judge(case, target, reference)
-    if not verdict.agrees:
-        return FLAKY + verdict.signature, verdict, case
-    return f"{UNSTEADY}: {death.signature}" if death else UNSTEADY, verdict, case

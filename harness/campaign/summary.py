@@ -123,7 +123,8 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     ``source`` is there where coverage was asked for. ``target`` is the one that ran, where the
     settings say ``auto``, and ``device`` is where its tensors were. ``quarantined`` counts cases
-    that the ledger kept from it, ``held_back`` those with what had killed a process of it before.
+    that the ledger kept from it, ``held_back`` those with what had killed a process of it before,
+    ``outgrown`` its processes that were replaced because their memory had grown.
     ``never_met`` names features of the domain that no case had, ``never_together`` those that
     others were never with, each pair once. ``bounds`` says how rarely cases fail, where nothing was
     found, and counts generated cases alone. ``lost`` has what worker processes were running when
@@ -152,6 +153,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     interrupted: bool = False
     quarantined: int = 0
     held_back: int = 0
+    outgrown: int = 0
     unwritten: tuple[str, ...] = ()
     timing: Timing
 

@@ -53,7 +53,8 @@ class Tally(Struct):
     a pair of features in their process, ``paces`` has one entry for each process. ``last`` is the
     first case of the last batch that is counted. ``interrupted`` says that a person ended it.
     ``quarantined`` counts the cases that the ledger kept from being launched, ``held_back`` those
-    that a finding of this run did. ``unwritten`` has a line for each file that could not be
+    that a finding of this run did. ``outgrown`` counts processes of the target that were replaced
+    because their memory had grown. ``unwritten`` has a line for each file that could not be
     written: what ends a process's part.
     """
 
@@ -68,6 +69,7 @@ class Tally(Struct):
     interrupted: bool = False
     quarantined: int = 0
     held_back: int = 0
+    outgrown: int = 0
     unwritten: list[str] = field(default_factory=list)
 
     def sight(self, signature: str, index: int, count: int = 1) -> None:
@@ -94,6 +96,7 @@ class Tally(Struct):
         self.interrupted |= other.interrupted
         self.quarantined += other.quarantined
         self.held_back += other.held_back
+        self.outgrown += other.outgrown
         self.unwritten += other.unwritten
 
     def progress(self) -> Tally:

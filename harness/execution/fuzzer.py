@@ -101,6 +101,15 @@ class Fuzzer:
         run = run_target(target, batch, memory)
         return run, memory.read(0, batch.size)
 
+    def earlier(self) -> tuple[Case, ...]:
+        """What an isolated target's process had run before the last batch, as far as is known."""
+        isolation = self._target.isolation
+        return () if isolation is None else isolation.earlier()
+
+    def outgrown(self) -> int:
+        """Processes of isolated targets that were replaced because their memory had grown."""
+        return sum(side.outgrown for side in self._isolated())
+
     def prepare(self) -> None:
         """Let isolated targets be loaded while cases are made."""
         for side in self._isolated():

@@ -15,6 +15,7 @@ from kv_canary_fuzz.strategies.classify import MalformedCase, check_case
 from ..atomic_file import write_atomically
 from ..campaign.settings import MOST_SEED
 from ..json_text import json_text
+from ..judging.company import ALONE, Company, check_company
 from ..reading import Unreadable, one_line, read_bounded
 
 FORMAT: Final = "kv-canary-fuzz case"
@@ -32,7 +33,7 @@ class Reproducer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     ``signature`` is what replaying it must show, ``mismatches`` what was expected and found, a
     line each. ``seed`` and ``index`` name the case of the campaign that it was shrunk from; -1
-    where it is from no campaign.
+    where it is from no campaign. ``company`` has the cases without which the case agrees.
     """
 
     format: Literal["kv-canary-fuzz case"] = FORMAT
@@ -46,6 +47,7 @@ class Reproducer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     versions: Versions = msgspec.field(default_factory=dict)
     device: Line = ""
     note: Line = ""
+    company: Company = ALONE
     case: Case
 
 
@@ -76,6 +78,7 @@ def read_reproducer(path: Path) -> Reproducer:
             fault = f"{found.seed} is not in -1 .. {MOST_SEED}"
             raise ReproducerError(path, "$.seed", fault)
         check_case(found.case)
+        _check_company(path, found)
     except msgspec.ValidationError as error:
         fault, _, place = str(error).partition(" - at ")
         raise ReproducerError(path, place.strip("`"), fault) from None
@@ -97,8 +100,19 @@ def write_reproducer(path: Path, reproducer: Reproducer) -> None:
 
 
 def encode_reproducer(reproducer: Reproducer) -> bytes:
-    """The bytes of the file."""
-    return json_text(msgspec.json.decode(msgspec.json.encode(reproducer))).encode()
+    """The bytes of the file; it says nothing of company where there is none."""
+    fields = msgspec.json.decode(msgspec.json.encode(reproducer))
+    if not reproducer.company.size:
+        del fields["company"]
+    return json_text(fields).encode()
+
+
+def _check_company(path: Path, found: Reproducer) -> None:
+    try:
+        check_company(found.company, found.case)
+    except MalformedCase as error:
+        place = f"$.company.{error.place}" if error.place else "$.company"
+        raise ReproducerError(path, place, error.fault) from None
 
 
 def _read(path: Path) -> bytes:

@@ -65,9 +65,12 @@ def script_text(
     ``verdict`` is None where the launch does not return. Empty where no program of under 40 lines
     shows the finding: a case of very many steps, one that differs only with tensors off their
     alignment or with launches not put eagerly, or a difference between the reference and what
-    the grammar knows. Where rows were lost for want of room, the program's ring has room.
+    the grammar knows, or one that takes the company of other cases.
+    Where rows were lost for want of room, the program's ring has room.
     """
     case = found.case
+    if found.company.size:
+        return ""
     plain = replace(case, launching="eager", shift=0)
     if verdict and plain != case:
         verdict = judge(plain, target, reference)

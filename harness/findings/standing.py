@@ -12,8 +12,8 @@ from kv_canary_fuzz.strategies.case import Case
 from kv_canary_fuzz.strategies.classify import classify
 
 from ..atomic_file import sweep
+from ..campaign.blame import UNSTEADY
 from ..campaign.run_folder import CASE_SUFFIX, slug
-from ..campaign.shard import UNSTEADY
 from ..campaign.summary import Finding, LedgerNote, Outcome, Standing, Summary
 from ..execution.outcome import CRASH
 from ..judging.repeats import FLAKY, judge_again
@@ -51,12 +51,12 @@ def ledger_notes(
 def _try_again(
     folder: Path, entry: LedgerEntry, target: Target, reference: Target | None
 ) -> Outcome:
-    """Replay an entry's reproducer, but not what kills a process or shows in batches alone."""
+    """Replay an entry's reproducer, but not what kills a process or did not show again."""
     alone = not entry.signature.startswith((CRASH, UNSTEADY))
     if not alone or entry.state == "quarantined" or not entry.reproducer:
         return "not tried"
     found = read_reproducer(folder / entry.reproducer)
-    _, verdict = judge_again(found.signature, found.case, target, reference)
+    _, verdict = judge_again(found.signature, found.case, target, reference, found.company)
     flaky = entry.signature.startswith(FLAKY)
     same = not verdict.agrees if flaky else verdict.signature == entry.signature
     return "still there" if same else "fixed"

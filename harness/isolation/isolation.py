@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from typing import NamedTuple
 
 from kv_canary_fuzz.strategies.case import Case
@@ -14,6 +15,7 @@ from ..execution.outcome import Death, Raised
 from ..targets.target import TargetError
 from .deadline import Deadline
 from .disposable import Disposable, Loss
+from .growth import Growth
 from .kinds import KILLED, NOBODYS, SHORT, UNLOADED
 from .nursery import Nursery
 from .protocol import Ended, Request, RunCases, RunSteps
@@ -25,6 +27,9 @@ CASES_PER_DEVICE_PROCESS = 65536
 """A process on a device takes seconds to start: it has the device's context to make."""
 
 LEAST_BYTES = 16 * 2**20
+MOST_EARLIER = 1024
+"""Cases that are remembered of those that a process ran."""
+
 TRIES = 3
 """How often a process is replaced whose death says nothing about its case."""
 
@@ -52,7 +57,8 @@ class Isolation:
 
     One batch or one case is in work at a time, and its bytes lie in `arena`. ``gpu`` is the number
     of the one that is current in those processes. ``late`` is whether launches end later than they
-    return, and so what they do to the process is noticed at another place.
+    return, and so what they do to the process is noticed at another place. ``outgrown`` counts the
+    processes that were let go because they had taken much more memory than at first.
     """
 
     def __init__(
@@ -68,6 +74,15 @@ class Isolation:
         self._process: Disposable | None = None
         self._successor: Disposable | None = None
         self._batch: Batch | None = None
+        self._growth: Growth | None = None
+        self.outgrown = 0
+        self._ran: deque[tuple[Case, ...]] = deque()
+        self._earlier: tuple[tuple[Case, ...], ...] = ()
+
+    def earlier(self) -> tuple[Case, ...]:
+        """What its process had run before the batch that was begun last: the last MOST_EARLIER."""
+        cases = [case for batch in self._earlier for case in batch]
+        return tuple(cases[-MOST_EARLIER:])
 
     def begin(self) -> None:
         """Let the target be loaded meanwhile."""
@@ -85,7 +100,10 @@ class Isolation:
     def start(self, batch: Batch) -> None:
         """Begin to run the batch, whose bytes are in the arena. Raises TargetError."""
         self._batch = batch
-        self._living().ask(RunCases(batch.cases, batch.layouts))
+        process = self._living()
+        self._earlier = tuple(self._ran)
+        process.ask(RunCases(batch.cases, batch.layouts))
+        self._remember(batch.cases)
 
     def finish(self) -> tuple[Run, Bytes]:
         """Wait for the batch that was begun: what its steps did, and its bytes.
@@ -134,11 +152,22 @@ class Isolation:
         if self._process is not None and self._process.served >= self._lifetime:
             self._process.close()
             self._process, self._lifetime = None, self._most
+        if self._process is not None and self._growth is not None and self._growth.passed():
+            self.outgrown += 1
+            self._process.close()
+            self._process = None
         if self._process is None:
             self._process, self._successor = self._successor or self._hire(), None
+            self._growth = Growth(self._process.process) if self._nursery.bounded else None
+            self._ran.clear()
         elif self._process.served >= self._lifetime - self._most // LEAD:
             self._successor = self._successor or self._hire()
         return self._process
+
+    def _remember(self, cases: tuple[Case, ...]) -> None:
+        self._ran.append(cases)
+        while sum(map(len, self._ran)) - len(self._ran[0]) >= MOST_EARLIER:
+            self._ran.popleft()
 
     def _hire(self) -> Disposable:
         assert self._arena is not None
@@ -153,6 +182,7 @@ class Isolation:
         for number in range(TRIES):
             fill(batch, self.arena(size))
             self._living().ask(request)
+            self._remember(batch.cases)
             answer = self._answer(cases)
             if isinstance(answer, Ended) or answer.death.kind not in NOBODYS:
                 break

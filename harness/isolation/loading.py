@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import cache
 
 import torch
 
@@ -37,6 +38,23 @@ def load_isolated_reference(
     if reference is None:
         return None
     return isolated(reference, name_of_other(name, contract), floor, counts=False)
+
+
+def disposable(target: Target) -> Target:
+    """``target`` where each of its runs can have a fresh process.
+
+    One of ours without native code, which runs where it is, is loaded there as well for that. Any
+    other that is not isolated has no process but this one, and comes back as it is.
+    """
+    if target.native or target.isolation is not None or not hasattr(os, "memfd_create"):
+        return target
+    return _twin(name_of_other(target.name, target.contract), target.name)
+
+
+@cache
+def _twin(name: str, called: str) -> Target:
+    native = replace(load_target(name), name=called, native=True)
+    return isolated(native, name, FLOOR_SECONDS, counts=False)
 
 
 def isolated(target: Target, name: str, floor: float, *, counts: bool = True) -> Target:

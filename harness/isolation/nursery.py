@@ -46,6 +46,11 @@ class Nursery:
         self._ready = False
 
     @property
+    def bounded(self) -> bool:
+        """Whether its processes may take so much memory and no more."""
+        return self._brief.heap is not None
+
+    @property
     def target(self) -> str:
         """The name of the target that its processes have loaded."""
         return self._brief.target

@@ -162,10 +162,10 @@ def _judge(case: Case, target: Target, reference: Target | None) -> tuple[Verdic
         left_raised, right_raised = left.advance(number), right.advance(number)
         produced.append((number, own[number] if own else left.run.rows_of(0, number)))
         if isinstance(left_raised, Death) or isinstance(right_raised, Death):
-            found = _exception_mismatch(left_raised, right_raised)
+            found = exception_mismatch(left_raised, right_raised)
             break
         found = [
-            *_exception_mismatch(left_raised, right_raised),
+            *exception_mismatch(left_raised, right_raised),
             *(expectation_mismatch(known[number], produced[-1][1]) if known else ()),
             *differences(case, layout, produced, initial, left.bytes(), right.bytes()),
         ]
@@ -207,7 +207,8 @@ Ending = Raised | Death | None
 """How a step ended: in an exception, with its process, or as it should."""
 
 
-def _exception_mismatch(expected: Ending, found: Ending) -> list[Mismatch]:
+def exception_mismatch(expected: Ending, found: Ending) -> list[Mismatch]:
+    """The difference between two endings of a step, if there is one."""
     if expected == found:
         return []
     wanted, given = (ending.kind if ending else "nothing" for ending in (expected, found))

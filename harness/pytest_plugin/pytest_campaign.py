@@ -18,7 +18,7 @@ from kv_canary_fuzz.strategies.classify import classify
 from ..atomic_file import fault_of, noting, write_atomically
 from ..campaign.campaign import default_folder, settled
 from ..campaign.case_source import CaseSource
-from ..campaign.finish import Tell, finish, shrink_to_file
+from ..campaign.finish import Tell, finish
 from ..campaign.profiles import Profile, kept_cases, prepared, settings_for
 from ..campaign.run_folder import RunFolder
 from ..campaign.settings import DomainName, Settings, Shard
@@ -27,6 +27,7 @@ from ..campaign.tally import Tally
 from ..campaign.tenancy import FolderTaken, Tenancy, new_run, run_in
 from ..findings.ledger import Ledger, read_ledger
 from ..findings.provenance import describe
+from ..findings.shrunk_file import shrink_to_file
 from ..isolation.loading import load_isolated, load_isolated_reference
 from ..judging.verdict import Verdict, lines_of
 from ..targets.builtin import load_target

@@ -70,7 +70,7 @@ class ReproducerItem(pytest.Item):
         ledger = Ledger() if file is None else read_ledger(file)
         if quarantine_of(None if file is None else str(file), target.name).holds(found.case):
             pytest.skip(f"the ledger quarantines it for {target.name}")
-        case, verdict = judge_again(found.signature, found.case, target, reference)
+        case, verdict = judge_again(found.signature, found.case, target, reference, found.company)
         if verdict.agrees:
             if file is not None and self._is_tolerated(ledger, target.name, file.parent):
                 raise NoLongerHappens(f"{found.signature} no longer happens; {ADVICE}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import signal
 import sys
@@ -24,7 +26,7 @@ FAULTS = (
         "allocate",
         "tensor",
     ),
-    *("killed", "cuda", "miscount", "rarely"),
+    *("killed", "cuda", "miscount", "rarely", "remember", "recall", "astray"),
 )
 TOKENS = {name: 1001 + number for number, name in enumerate(FAULTS)}
 """The token of a write's first entry that asks for a fault."""
@@ -35,10 +37,12 @@ SIGNALS = {
     "abort": signal.SIGABRT,
     "killed": signal.SIGKILL,
 }
-OFTEN = {"miscount": 1, "sometimes": 3, "rarely": 64}
+OFTEN = {"miscount": 1, "rarely": 64}
 """Which of the launches with such a fault in one process count one slot too many."""
 
 met = Counter[str]()
+launches = mmap.mmap(-1, 1)
+"""Launches that are to fail sometimes, of all processes together: forks share these bytes."""
 
 launch_canary_verify_kernel = scalar_model.launch_canary_verify_kernel
 
@@ -69,6 +73,17 @@ def misbehave(fault: str, arguments: dict[str, Any]) -> None:
         arguments["input_ids"].new_empty(1 << 40)
     elif fault == "cuda":
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    elif fault == "remember":
+        met["to be recalled"] += 1
+    elif fault == "recall" and met["to be recalled"] >= 2:
+        arguments["context"].slot_run_counter.add_(1)
+    elif fault == "astray":
+        buffer = arguments["context"].canary_buf
+        ctypes.memset(buffer.data_ptr() + buffer.nbytes + 2000, 0xA5, 16)
+    elif fault == "sometimes":
+        launches[0] = (launches[0] + 1) % 3
+        if launches[0] == 0:
+            arguments["context"].slot_run_counter.add_(1)
     elif fault in OFTEN:
         met[fault] += 1
         if met[fault] % OFTEN[fault] == 0:

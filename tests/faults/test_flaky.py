@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kv_canary_fuzz.harness.campaign.finish import shrink_to_file
-from kv_canary_fuzz.harness.campaign.shard import UNSTEADY, diagnosis
+from kv_canary_fuzz.harness.campaign.blame import UNSTEADY, diagnosis
 from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
 from kv_canary_fuzz.harness.findings.reproducer import Reproducer, read_reproducer
+from kv_canary_fuzz.harness.findings.shrunk_file import shrink_to_file
 from kv_canary_fuzz.harness.judging.repeats import judge_again, repeats
 from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.target import Target

@@ -64,7 +64,7 @@ def run_json(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("undisturbed")
-    process = start(folder, "--target", "emulated", "--cases", "3000", "--workers", "1")
+    process = start(folder, "--target", "emulated", "--cases", "1536", "--workers", "1")
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return run_json(folder)
@@ -73,7 +73,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.nightly
 def test_nothing_is_lost_and_nobody_blamed(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     chance = random.Random(SEED)
-    process = start(tmp_path, "--target", "emulated", "--cases", "3000", "--workers", "2")
+    process = start(tmp_path, "--target", "emulated", "--cases", "1536", "--workers", "2")
     killed = 0
     while process.poll() is None and killed < KILLS:
         time.sleep(chance.uniform(0.05, 0.8))
@@ -123,7 +123,7 @@ fuzzer.Fuzzer.failing = failing
 def test_a_worker_of_pytest_that_is_killed_loses_no_batch(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_campaign=CAMPAIGN)
     pytester.makeconftest(KILLER)
-    words = ("--kv-target=scalar", "--kv-cases=3072", "--kv-seed=4", "--kv-out=run", "-n2")
+    words = ("--kv-target=emulated", "--kv-cases=3072", "--kv-seed=4", "--kv-out=run", "-n2")
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *words, timeout=200)
     result.stdout.fnmatch_lines(["*a worker process was killed over cases * run again*"])
     found = run_json(pytester.path)

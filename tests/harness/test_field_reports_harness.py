@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kv_canary_fuzz.harness.campaign.finish import shrink_to_file
 from kv_canary_fuzz.harness.findings.reproducer import Reproducer, read_reproducer
 from kv_canary_fuzz.harness.findings.shrinker import shrink
+from kv_canary_fuzz.harness.findings.shrunk_file import shrink_to_file
 from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.strategies.case import Case, Flip, VerifyStep

@@ -16,7 +16,6 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.campaign.finish import shrink_to_file
 from kv_canary_fuzz.harness.campaign.settings import Settings
 from kv_canary_fuzz.harness.execution.arena import allocate, fill, lay_out_batch
 from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
@@ -26,6 +25,7 @@ from kv_canary_fuzz.harness.execution.tensors import Memory, Part
 from kv_canary_fuzz.harness.findings.provenance import describe
 from kv_canary_fuzz.harness.findings.reproducer import read_reproducer
 from kv_canary_fuzz.harness.findings.script import script_text
+from kv_canary_fuzz.harness.findings.shrunk_file import shrink_to_file
 from kv_canary_fuzz.harness.judging.verdict import judge, lines_of
 from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.harness.targets.target import Target, TargetError

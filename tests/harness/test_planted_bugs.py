@@ -9,9 +9,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from kv_canary_fuzz.harness.campaign.finish import shrink_to_file
 from kv_canary_fuzz.harness.execution.fuzzer import Fuzzer
 from kv_canary_fuzz.harness.findings.reproducer import Reproducer, read_reproducer
+from kv_canary_fuzz.harness.findings.shrunk_file import shrink_to_file
 from kv_canary_fuzz.harness.judging.opinion import who_stands_alone
 from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.builtin import load_target

@@ -7,8 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.findings.reproducer import Reproducer, ReproducerError, read_reproducer
+from kv_canary_fuzz.harness.findings.reproducer import (
+    Reproducer,
+    ReproducerError,
+    read_reproducer,
+    write_reproducer,
+)
+from kv_canary_fuzz.harness.judging.company import Company
+from kv_canary_fuzz.strategies.case import Case
 
 Change = Callable[[str], str]
 
@@ -171,3 +179,50 @@ def test_hostile_sizes_take_no_memory(file: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**24
+
+
+def in_company(file: Path, before: str) -> Path:
+    """The file with cases before its own, given as the text of a list."""
+    text = file.read_text(encoding="utf-8")
+    case = '"case": {\n    "num_slots": 41'
+    assert text.count(case) == 1
+    company = f'"company": {{"before": {before}}},\n  '
+    file.write_text(text.replace(case, company + case), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted"),
+    [
+        (
+            "[" + ", ".join(['{"num_slots": 1}'] * 1025) + "]",
+            "$.company.before: Expected `array` of length <= 1024",
+        ),
+        ('[{"num_slots": 1}, {"num_slots": 0}]', "$.company.before[1].num_slots: 0 is not in 1 .."),
+        (
+            '[{"num_slots": 1, "colour": 7}]',
+            "$.company.before[0]: Object contains unknown field `colour`",
+        ),
+        (
+            "[" + ", ".join(['{"num_slots": 4194304}'] * 3) + "]",
+            "$.company.before[1]: with the case, takes more than 268435456 bytes of memory",
+        ),
+        ('[], "colour": 7', "$.company: Object contains unknown field `colour`"),
+    ],
+)
+def test_company_is_bounded(file: Path, before: str, wanted: str) -> None:
+    assert fault_of(in_company(file, before)).startswith(wanted)
+
+
+def test_before_and_after_are_bounded_together(tmp_path: Path, reproducer: Reproducer) -> None:
+    some = (Case(num_slots=1),) * 600
+    path = tmp_path / "found.kvcase.json"
+    write_reproducer(path, replace(reproducer, company=Company(before=some, after=some)))
+    assert fault_of(path) == "$.company: 1200 cases, the limit is 1024"
+
+
+def test_company_is_read_as_written(tmp_path: Path, reproducer: Reproducer) -> None:
+    company = Company(before=(reproducer.case, Case(num_slots=3)), after=(Case(num_slots=2),))
+    path = tmp_path / "found.kvcase.json"
+    write_reproducer(path, replace(reproducer, company=company))
+    assert read_reproducer(path).company == company

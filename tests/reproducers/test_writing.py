@@ -24,7 +24,9 @@ from kv_canary_fuzz.harness.json_text import json_text
 
 def test_the_text_says_what_the_value_says(reproducer: Reproducer) -> None:
     text = encode_reproducer(reproducer).decode()
-    assert json.loads(text) == msgspec.json.decode(msgspec.json.encode(reproducer))
+    fields = msgspec.json.decode(msgspec.json.encode(reproducer))
+    assert fields.pop("company") == {}  # left out where there is none
+    assert json.loads(text) == fields
     assert msgspec.json.decode(text, type=Reproducer) == reproducer
 
 
