@@ -54,7 +54,7 @@ def bench(
     for line in (*fast_path(chosen, seed=seed, batches=batches), *reference_speed()):
         typer.echo(line)
     if chosen.native and chosen.isolation is None:
-        rounds, workers = max(1, batches // 6), usable_cores()
+        rounds, workers = max(1, batches // 12), usable_cores()
         typer.echo(isolation_cost(chosen.name, seed=seed, rounds=rounds, workers=workers))
 
 

@@ -20,7 +20,7 @@ from ..targets.builtin import load_target
 
 BATCH = 128
 BATCHES = 8
-"""Of a round: long enough that processes that wait for each other lose little."""
+"""Of a round, each way: long enough that processes that wait for each other lose little."""
 
 
 class Spent(NamedTuple):
@@ -29,16 +29,21 @@ class Spent(NamedTuple):
     processor: float
     clock: float
 
-    def since(self, before: Spent) -> Spent:
-        return Spent(self.processor - before.processor, self.clock - before.clock)
+    def plus(self, until: Spent, since: Spent) -> Spent:
+        """And what was spent between two readings."""
+        return Spent(
+            self.processor + until.processor - since.processor,
+            self.clock + until.clock - since.clock,
+        )
 
 
 def isolation_cost(name: str, *, seed: int, rounds: int, workers: int) -> str:
     """A line with the microseconds that a case takes isolated and not, on all cores at once.
 
-    Every worker runs the same cases in both ways, one right after the other and together with the
-    other workers; every other time the other way comes first. What counts is the processor's time:
-    on busy cores it is what a campaign has less cases for. The ratio is the median of the pairs'.
+    Every worker runs the same cases in both ways, together with the other workers: in each round
+    isolated, not isolated twice, and isolated again, so that what changes meanwhile changes both.
+    What counts is the processor's time: on busy cores a campaign has fewer cases for it. The ratio
+    is the median of the rounds'.
     """
     context = multiprocessing.get_context("spawn")
     barrier, times = context.Barrier(workers), context.SimpleQueue()
@@ -46,18 +51,19 @@ def isolation_cost(name: str, *, seed: int, rounds: int, workers: int) -> str:
     processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
     for process in processes:
         process.start()
-    pairs: list[tuple[Spent, Spent]] = [pair for _ in processes for pair in times.get()]
+    seen: list[tuple[Spent, Spent]] = [spent for _ in processes for spent in times.get()]
     for process in processes:
         process.join()
     plain, isolated = (
-        median(pair[way].processor for pair in pairs) / BATCHES / BATCH * 1e6 for way in range(2)
+        median(spent[way].processor for spent in seen) / 2 / BATCHES / BATCH * 1e6
+        for way in range(2)
     )
-    ratio = median(pair[1].processor / pair[0].processor for pair in pairs)
-    by_clock = median(pair[1].clock / pair[0].clock for pair in pairs)
+    ratio = median(isolated.processor / plain.processor for plain, isolated in seen)
+    by_clock = median(isolated.clock / plain.clock for plain, isolated in seen)
     return (
         f"isolated: {isolated:,.0f} us of the processor a case, not isolated {plain:,.0f} us: "
         f"{ratio:.2f} times, by the clock {by_clock:.2f} times "
-        f"(medians of {len(pairs)} pairs on {workers} cores at once)"
+        f"(medians of {len(seen)} rounds on {workers} cores at once)"
     )
 
 
@@ -65,20 +71,20 @@ def isolation_cost(name: str, *, seed: int, rounds: int, workers: int) -> str:
 def _work(name: str, seed: int, rounds: int, barrier: Barrier, times: Any) -> None:
     torch.set_num_threads(1)
     ways = Fuzzer(load_target(name)), Fuzzer(load_isolated(name))
-    pairs = []
+    seen = []
     for number in range(rounds + 1):
         spent = [Spent(0.0, 0.0)] * 2
-        for way in (0, 1) if number % 2 else (1, 0):
+        for way in (1, 0, 0, 1):
             barrier.wait()
             before = _spent()
             for batch in range(number * BATCHES, (number + 1) * BATCHES):
                 indices = range(batch * BATCH, (batch + 1) * BATCH)
                 ways[way].failing(ways[way].generate(seed, indices, "valid"))
-            spent[way] = _spent().since(before)
+            spent[way] = spent[way].plus(_spent(), before)
         if number:
-            pairs.append((spent[0], spent[1]))
+            seen.append((spent[0], spent[1]))
     ways[1].close()
-    times.put(pairs)
+    times.put(seen)
 
 
 def _spent() -> Spent:

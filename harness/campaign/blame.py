@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
+from kv_canary_fuzz.strategies.circumstances import circumstances
+from kv_canary_fuzz.strategies.classify import classify
 
 from ..atomic_file import noting
 from ..execution.fuzzer import Fuzzer
@@ -18,6 +20,7 @@ from ..judging.repeats import FLAKY, MOST_RUNS, REPEATS, repeats
 from ..judging.together import company_line
 from ..judging.verdict import Verdict, judge, lines_of
 from ..targets.target import Target
+from .hold import Hold
 from .run_folder import RunFolder
 from .settings import Settings
 from .suspects import Suspects
@@ -47,6 +50,7 @@ class Blame:
         reference: Target | None,
         folder: RunFolder,
         tally: Tally,
+        hold: Hold,
     ) -> None:
         self._settings = settings
         self._fuzzer = fuzzer
@@ -54,6 +58,7 @@ class Blame:
         self._reference = reference
         self._folder = folder
         self._tally = tally
+        self._hold = hold
         self._suspects = Suspects(target, reference)
         self._left = RARE_RUNS
 
@@ -73,20 +78,36 @@ class Blame:
         _renew(self._fuzzer, self._target)
         for position in failing:
             case, index, death = cases[position], indices[position], deaths.get(position)
-            if death is not None and death.signature in self._tally.findings:
-                self._tally.sight(death.signature, index)
+            if (known := self._as_known(case, death)) is not None:
+                self._tally.sight(known, index)
                 continue
             sure = {name for name, seen in self._tally.findings.items() if seen.count >= SURE}
             signature, verdict, plain = diagnosis(
                 case, death, self._fuzzer, self._target, self._reference, sure
             )
             found = describe(self._settings, plain, index, signature, lines_of(verdict))
-            if signature.startswith(UNSTEADY):
+            if signature.startswith(UNSTEADY) and classify(case) in self._target.domains:
                 found, index = self._in_company(found, position, indices)
             if found.signature not in self._tally.findings:
                 with noting(self._tally.unwritten):
                     self._folder.record(found)
             self._tally.sight(found.signature, index)
+
+    def _as_known(self, case: Case, death: Death | None) -> str | None:
+        """The finding that a case is one more sighting of, where that is plain to see.
+
+        Where the target claims nothing, a finding of the same kind whose circumstances the case has
+        stands for it, whatever else is open in it.
+        """
+        if death is not None and death.signature in self._tally.findings:
+            return death.signature
+        self._hold.look()
+        if not self._hold.knows_any:
+            return None
+        if death is not None:
+            return self._hold.explains(death.signature, circumstances(case, len(case.steps) - 1))
+        verdict = judge(case, self._target, self._reference)
+        return self._hold.explains(verdict.kind, verdict.circumstances)
 
     def _in_company(
         self, found: Reproducer, position: int, indices: Sequence[int]

@@ -47,7 +47,7 @@ def run_batches(
     quarantine = quarantine_of(settings.ledger, target.name)
     hold = Hold(folder, target)
     tally = Tally(paces=[Pace()])
-    blame = Blame(settings, fuzzer, target, reference, folder, tally)
+    blame = Blame(settings, fuzzer, target, reference, folder, tally, hold)
     started = monotonic()
     for batch in batches:
         if stop() or _is_over(settings, monotonic() - started):

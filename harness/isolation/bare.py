@@ -17,16 +17,16 @@ from kv_canary_fuzz.strategies.case import (
 )
 
 
-class BareColumn(Column, frozen=True):
+class BareColumn(Column, frozen=True, gc=False):
     values: Raw = Raw()  # type: ignore[assignment]
     tail: Raw = Raw()  # type: ignore[assignment]
 
 
-class BareSource(Source, frozen=True):
+class BareSource(Source, frozen=True, gc=False):
     content: Raw = Raw()  # type: ignore[assignment]
 
 
-class BareWrite(WriteStep, frozen=True, tag="write", tag_field="step", kw_only=True):
+class BareWrite(WriteStep, frozen=True, tag="write", tag_field="step", kw_only=True, gc=False):
     write_offsets: BareColumn
     write_seed_slot_indices: BareColumn
     input_ids: BareColumn
@@ -36,14 +36,14 @@ class BareWrite(WriteStep, frozen=True, tag="write", tag_field="step", kw_only=T
     expected_input_positions: BareColumn | None = None
 
 
-class BareVerify(VerifyStep, frozen=True, tag="verify", tag_field="step", kw_only=True):
+class BareVerify(VerifyStep, frozen=True, tag="verify", tag_field="step", kw_only=True, gc=False):
     verify_slot_indices: BareColumn
     verify_expected_tokens: BareColumn
     verify_expected_positions: BareColumn
     verify_prev_slot_indices: BareColumn
 
 
-class BareCase(Case, frozen=True):
+class BareCase(Case, frozen=True, gc=False):
     """A case whose columns and contents are not read."""
 
     canary_buf: Raw = Raw()  # type: ignore[assignment]

@@ -6,11 +6,11 @@ import mmap
 import os
 
 import numpy as np
-import numpy.typing as npt
 
 from ..execution.arena import Bytes
 
-Words = npt.NDArray[np.int64]
+Words = memoryview
+"""int64s; one of them is read or written several times faster than in an array."""
 
 CASE, STEP, LAUNCH, COUNT, LOADED = range(5)
 """The words in which a process says where it is: case, step, launcher, launches so far, and
@@ -38,7 +38,7 @@ class SharedMemory:
 
     @property
     def words(self) -> Words:
-        return self.bytes.view(np.int64)
+        return memoryview(self._map).cast("q")
 
     def close(self) -> None:
         """Give the descriptor back; the memory stays for as long as somebody looks at it."""

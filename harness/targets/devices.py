@@ -35,8 +35,8 @@ def is_crowded(target: Target) -> bool:
     """Whether others hold most of the memory of the target's GPU, so that it can have none."""
     if not is_gpu(target):
         return False
-    free, total = torch.cuda.mem_get_info()
-    return free + torch.cuda.memory_reserved() < total // 2
+    free, total = torch.cuda.mem_get_info(target.device)
+    return free + torch.cuda.memory_reserved(target.device) < total // 2
 
 
 def most_workers(target: Target) -> int | None:

@@ -1,7 +1,7 @@
-"""A correct target in large memory that cannot be had: for so many launches, counted in a file.
+"""A correct target in large memory that cannot be had, as often as a file says that it cannot yet.
 
-The file's name and the number are in the environment. Beside that, the target itself asks for more
-memory than there is where a write's first token says so.
+The file's name is in the environment. Beside that, the target itself asks for more memory than
+there is where a write's first token says so.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from kv_canary_fuzz.harness.targets import large
 from kv_canary_fuzz.harness.targets.target import Target
 from kv_canary_fuzz.reference import scalar_model
 
-COUNTER, FAILURES = "KV_TEST_COUNTER", "KV_TEST_FAILURES"
+FAILURES = "KV_TEST_FAILURES"
 GREEDY_TOKEN = 3001
 
 zeros = large._zeros
 
 
 def scarce_zeros(size: int, device: torch.device) -> torch.Tensor:
-    counter = Path(os.environ[COUNTER])
-    met = len(counter.read_text()) if counter.exists() else 0
-    if met < int(os.environ[FAILURES]):
-        counter.write_text("x" * (met + 1))
+    failures = Path(os.environ[FAILURES])
+    left = int(failures.read_text())
+    if left:
+        failures.write_text(str(left - 1))
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.00 GiB.")
     return zeros(size, device)
 

@@ -30,34 +30,44 @@ TOO_LITTLE = (
 BuildCase = Callable[[str], Case]
 
 
-@pytest.fixture
-def crowded(
-    faulty: Target, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Target]:
-    """The target for which so many allocations fail, isolated."""
-    monkeypatch.syspath_prepend(str(HERE))
-    monkeypatch.setattr(isolation_module, "PAUSE_SECONDS", 0.0)
-    environment = {"KV_TEST_COUNTER": str(tmp_path / "met"), "KV_TEST_FAILURES": request.param}
+@pytest.fixture(scope="module")
+def failures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that says how many allocations fail from here on."""
+    return tmp_path_factory.mktemp("memory") / "failures"
+
+
+@pytest.fixture(scope="module")
+def nursery(failures: Path) -> Iterator[Nursery]:
+    sys.path.insert(0, str(HERE))
     brief = Brief("crowded_target", str(HERE), late=False, heap=None)
-    nursery = Nursery(brief, environment)
-    yield replace(faulty, isolation=Isolation(nursery, Deadline(5.0)))
+    nursery = Nursery(brief, {"KV_TEST_FAILURES": str(failures)})
+    yield nursery
     nursery.close()
+    sys.path.remove(str(HERE))
 
 
-@pytest.mark.parametrize("crowded", ["2"], indirect=True)
+@pytest.fixture
+def crowded(faulty: Target, nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
+    monkeypatch.setattr(isolation_module, "PAUSE_SECONDS", 0.0)
+    isolation = Isolation(nursery, Deadline(5.0))
+    yield replace(faulty, isolation=isolation)
+    isolation.let_go()
+
+
 def test_memory_that_comes_free_again_is_waited_for(
-    crowded: Target, write_of: BuildCase, tmp_path: Path
+    crowded: Target, write_of: BuildCase, failures: Path
 ) -> None:
+    failures.write_text("2")
     fuzzer = Fuzzer(crowded)
     assert fuzzer.failing([write_of("")] * 3) == []
     assert fuzzer.deaths == {}
-    assert (tmp_path / "met").read_text() == "xx"
+    assert failures.read_text() == "0"
 
 
-@pytest.mark.parametrize("crowded", [str(10**6)], indirect=True)
 def test_memory_that_never_comes_ends_the_run_with_one_line(
-    crowded: Target, write_of: BuildCase
+    crowded: Target, write_of: BuildCase, failures: Path
 ) -> None:
+    failures.write_text("1000000")
     with pytest.raises(TargetError) as batch:
         Fuzzer(crowded).failing([write_of("")] * 3)
     with pytest.raises(TargetError) as alone:
@@ -65,10 +75,10 @@ def test_memory_that_never_comes_ends_the_run_with_one_line(
     assert [str(batch.value), str(alone.value)] == [TOO_LITTLE] * 2
 
 
-@pytest.mark.parametrize("crowded", ["0"], indirect=True)
 def test_memory_that_the_target_asks_for_is_its_own_fault(
-    crowded: Target, write_of: BuildCase
+    crowded: Target, write_of: BuildCase, failures: Path
 ) -> None:
+    failures.write_text("0")
     case = write_of("")
     (step,) = case.steps
     greedy = changed(case, steps=(changed(step, input_ids=Column(values=(3001, 5), length=2)),))
@@ -79,6 +89,7 @@ def test_memory_that_the_target_asks_for_is_its_own_fault(
 
 @pytest.mark.nightly
 def test_a_campaign_without_memory_ends_with_one_line_and_status_two(tmp_path: Path) -> None:
+    (tmp_path / "failures").write_text("1000000")
     done = subprocess.run(
         [
             *(sys.executable, "-c", "from kv_canary_fuzz.harness.cli import main; main()", "run"),
@@ -88,8 +99,7 @@ def test_a_campaign_without_memory_ends_with_one_line_and_status_two(tmp_path: P
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
-            "KV_TEST_COUNTER": str(tmp_path / "met"),
-            "KV_TEST_FAILURES": str(10**6),
+            "KV_TEST_FAILURES": str(tmp_path / "failures"),
         },
         capture_output=True,
         text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,12 @@ class Nurseries:
 
     def __init__(self) -> None:
         self._begun: list[Nursery] = []
+        self._plain: Nursery | None = None
+
+    def plain(self) -> Nursery:
+        """The same for all tests, of a target that takes no time."""
+        self._plain = self._plain or self.begin()
+        return self._plain
 
     def begin(self, target: str = "slow_target", **environment: str) -> Nursery:
         brief = Brief(target, str(HERE), late=True, heap=None)
@@ -48,12 +55,13 @@ class Nurseries:
             nursery.close()
 
 
-@pytest.fixture
-def nurseries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nurseries]:
-    monkeypatch.syspath_prepend(str(HERE))
+@pytest.fixture(scope="module")
+def nurseries() -> Iterator[Nurseries]:
+    sys.path.insert(0, str(HERE))
     made = Nurseries()
     yield made
     made.close()
+    sys.path.remove(str(HERE))
 
 
 def test_building_again_is_no_hang(
@@ -72,7 +80,7 @@ def test_building_again_is_no_hang(
 def test_a_process_that_takes_long_to_end_holds_up_nobody(
     write_of: BuildCase, nurseries: Nurseries
 ) -> None:
-    nursery = nurseries.begin()
+    nursery = nurseries.plain()
     batch = lay_out_batch([write_of("")])
     arena = SharedMemory(batch.size)
     fill(batch, arena.bytes)
@@ -93,7 +101,7 @@ def test_the_child_of_an_earlier_zygote_is_taken_for_killed(
     write_of: BuildCase, nurseries: Nurseries
 ) -> None:
     arena = SharedMemory(lay_out_batch([write_of("")]).size)
-    nursery = nurseries.begin()
+    nursery = nurseries.plain()
     orphan = Disposable(nursery, arena, Deadline(5.0), None)
     nursery.close()
     nursery.begin()
@@ -107,7 +115,7 @@ def test_a_successor_is_loaded_before_its_turn(
 ) -> None:
     monkeypatch.setattr(isolation_module, "CASES_PER_PROCESS", 64)
     monkeypatch.setattr(isolation_module, "SPREAD", 1)
-    isolation = Isolation(nurseries.begin(), Deadline(2.0, builds=True))
+    isolation = Isolation(nurseries.plain(), Deadline(2.0, builds=True))
     fuzzer = Fuzzer(replace(faulty, isolation=isolation))
     order: list[tuple[int | None, int | None]] = []
     for _ in range(36):

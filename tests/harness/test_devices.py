@@ -14,7 +14,12 @@ from kv_canary_fuzz.harness.campaign import campaign, crew
 from kv_canary_fuzz.harness.campaign.settings import Settings, Shard
 from kv_canary_fuzz.harness.pytest_plugin import plugin, pytest_campaign
 from kv_canary_fuzz.harness.pytest_plugin.pytest_campaign import CampaignPlan, ShardTest
-from kv_canary_fuzz.harness.targets.devices import most_workers, use_gpu_of, xdist_worker
+from kv_canary_fuzz.harness.targets.devices import (
+    is_crowded,
+    most_workers,
+    use_gpu_of,
+    xdist_worker,
+)
 from kv_canary_fuzz.harness.targets.target import Target
 
 
@@ -65,6 +70,23 @@ def test_how_many_workers_the_gpus_bear(
     has = SimpleNamespace(total_memory=gibibytes * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: has)
     assert most_workers(target_on(device, name)) == most
+
+
+@pytest.mark.parametrize(
+    ("device", "free", "own", "crowded"),
+    [
+        ("cuda", 10, 80, False),
+        ("cuda:1", 90, 0, False),
+        ("cuda", 10, 30, True),
+        ("cpu", 0, 0, False),
+    ],
+)
+def test_a_gpu_is_crowded_where_others_hold_most_of_its_memory(
+    device: str, free: int, own: int, crowded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda one: {device: (free, 100)}[one])
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda one: {device: own}[one])
+    assert is_crowded(target_on(device)) == crowded
 
 
 @pytest.mark.usefixtures("chosen")
