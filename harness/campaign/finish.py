@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,34 +10,23 @@ from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.features.features import expected_features
 
-from ..atomic_file import noting, write_atomically
+from ..atomic_file import noting
 from ..execution.fuzzer import Fuzzer
-from ..execution.outcome import CRASH
-from ..explaining.explain import explain
-from ..findings.ledger import Ledger, read_ledger
-from ..findings.provenance import describe, versions
-from ..findings.reproducer import Reproducer, write_reproducer
-from ..findings.script import script_text
-from ..findings.shrunk_file import shrunk
-from ..findings.standing import ledger_notes, standing_of
+from ..findings.provenance import versions
+from ..findings.standing import ledger_notes
 from ..isolation.loading import load_isolated, load_isolated_reference
-from ..judging.opinion import who_stands_alone
-from ..judging.plainest import plainest
-from ..judging.repeats import FLAKY
-from ..judging.verdict import Verdict, judge
-from ..targets.builtin import load_other
-from ..targets.target import CLAIMABLE, Target, TargetError
-from .blame import UNSTEADY
+from ..targets.target import Target, TargetError
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
 from .confidence import Bounds, failure_bounds
 from .corpus import growth
 from .coverage import never_together, pair_matrix, unpack
+from .filing import Filing
 from .run_folder import RunFolder
 from .settings import Settings
 from .shard import run_batches
 from .source_coverage import read_source_coverage
-from .summary import CaseRange, CorpusUse, Finding, LedgerNote, Summary, write_summary
+from .summary import CaseRange, CorpusUse, LedgerNote, Summary, write_summary
 from .tally import Tally
 from .timing import timing_of
 
@@ -66,20 +54,20 @@ def finish(
     target = load_isolated(settings.target, settings.deadline)
     reference = load_isolated_reference(settings.reference, target.contract, settings.deadline)
     source = CaseSource(settings, folder)
-    ledger = Ledger() if settings.ledger is None else read_ledger(Path(settings.ledger))
+    filing = Filing(settings, folder, tally, source, target, reference)
     findings = []
     if any("hang" in signature for signature in tally.findings):
         _learn_deadline(settings, source, target)
     for signature in sorted(tally.findings):
         tell(f"shrinking {signature}")
-        found = _finding(settings, folder, tally, signature, source, target, reference)
-        findings.append(_stood(found, ledger, target))
+        found = filing.file(signature)
+        findings.append(found)
         if found.file:
-            tell(f"written {found.file} ({findings[-1].standing})")
+            tell(f"written {found.file} ({found.standing})")
     notes: tuple[LedgerNote, ...] = ()
     if settings.ledger is not None:
         path = Path(settings.ledger)
-        notes = ledger_notes(path, ledger, target, reference, tally.findings)
+        notes = ledger_notes(path, filing.ledger, target, reference, tally.findings)
     names = expected_features(settings.domain, settings.revision)
     pairs = unpack(tally.pairs)
     for side in (target, reference):
@@ -150,17 +138,6 @@ def _ignore(_: Tally) -> None:
     pass
 
 
-def _stood(found: Finding, ledger: Ledger, target: Target) -> Finding:
-    """The finding with how it stands to the ledger."""
-    assert found.reproducer is not None
-    entry = ledger.entry(target.name, found.signature)
-    return replace(
-        found,
-        standing=standing_of(ledger, target, found.signature, found.reproducer.case),
-        title=entry.title if entry else "",
-    )
-
-
 def _bounds(settings: Settings, source: CaseSource, tally: Tally) -> Bounds | None:
     if tally.findings:
         return None
@@ -193,84 +170,3 @@ def _blocks_of(tell: Tell) -> BlocksOf:
     except TargetError as error:
         tell(f"the corpus grows by pairs of features alone: {error}")
         return no_blocks
-
-
-def _finding(
-    settings: Settings,
-    folder: RunFolder,
-    tally: Tally,
-    signature: str,
-    source: CaseSource,
-    target: Target,
-    reference: Target | None,
-) -> Finding:
-    """Shrink the first case of ``signature`` and write it; an unsteady one is kept as it is."""
-    sighting = tally.findings[signature]
-    original = _original(settings, folder, sighting.first_index, signature, source)
-    case, company = original.case, original.company
-    steady = not company.size and not signature.startswith((UNSTEADY, FLAKY))
-    if target.domains != CLAIMABLE and steady:
-        case, _ = plainest(case, judge(case, target, reference), target, reference)
-        original = replace(original, case=case)
-    file = ""
-    with noting(tally.unwritten):
-        file = _from_here(folder.record(original))
-    finding = Finding(
-        signature=signature,
-        count=sighting.count,
-        first_index=sighting.first_index,
-        file=file,
-        folder=str(folder.finding(signature).relative_to(folder.root)),
-        lines=original.mismatches,
-        reproducer=original,
-    )
-    if signature.startswith(UNSTEADY):
-        return finding
-    third = None if settings.third is None else load_other(settings.third, target.contract)
-    path = folder.reproducer_path(signature)
-    small, verdict = shrunk(original, target, reference, path, settings.shrink_seconds)
-    file = ""
-    with noting(tally.unwritten):
-        write_reproducer(path, small)
-        file = _from_here(path)
-    shows = steady and not verdict.agrees
-    script = _script(small, target, reference, verdict) if shows else ""
-    if script:
-        with noting(tally.unwritten):
-            write_atomically(folder.script_path(signature), script.encode())
-    alone = ""
-    if shows and not signature.startswith(CRASH):
-        alone = who_stands_alone(small.case, target, reference, third)
-    return replace(
-        finding,
-        file=file,
-        lines=small.mismatches,
-        alone=alone,
-        script=script,
-        reproducer=small,
-        explanation=None if verdict.agrees else explain(small.case, verdict),
-    )
-
-
-def _original(
-    settings: Settings, folder: RunFolder, index: int, signature: str, source: CaseSource
-) -> Reproducer:
-    """The case of ``signature`` to begin with: the first, or as recorded where it needs others."""
-    found = describe(settings, source.at(index), index, signature, ())
-    if signature.startswith(UNSTEADY) or folder.has_company(signature):
-        found = folder.originals().get(signature, found)
-    note = f"from the corpus {settings.corpus}" if found.index < 0 else ""
-    return replace(found, note=note)
-
-
-def _script(found: Reproducer, target: Target, reference: Target | None, verdict: Verdict) -> str:
-    """The standalone script, if there is one; a sanitized build has none."""
-    died = found.signature.startswith(CRASH)
-    shown = None if died else verdict
-    return "" if target.fence else script_text(found, target, reference, shown)
-
-
-def _from_here(path: Path) -> str:
-    """``path`` as a person in the current folder would type it."""
-    here = Path.cwd()
-    return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(here) else str(path)
