@@ -16,6 +16,9 @@ _CUDA_KINDS = {
     "unspecified launch failure": "launch failure",
 }
 
+_ADVICE = ("Search for `cuda", "CUDA kernel errors might be")
+"""How what torch says behind any error of CUDA's begins."""
+
 
 class Doom(BaseException):
     """Passes by everything that makes an outcome of an exception."""
@@ -70,7 +73,10 @@ class Sentence:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:400] or type(error).__name__
+    line = " ".join(str(error).split())
+    for advice in _ADVICE:
+        line = line.partition(f" {advice}")[0]
+    return line[:400] or type(error).__name__
 
 
 def _fatal_kind(line: str) -> str:

@@ -37,6 +37,11 @@ SIGNALS = {
     "abort": signal.SIGABRT,
     "killed": signal.SIGKILL,
 }
+CUDA_ERROR = """\
+CUDA error: an illegal memory access was encountered
+Search for `cudaErrorIllegalAddress' in https://docs.nvidia.com/cuda for more information.
+CUDA kernel errors might be asynchronously reported at some other API call.
+"""
 OFTEN = {"miscount": 1, "rarely": 64}
 """Which of the launches with such a fault in one process count one slot too many."""
 
@@ -72,7 +77,7 @@ def misbehave(fault: str, arguments: dict[str, Any]) -> None:
     elif fault == "tensor":
         arguments["input_ids"].new_empty(1 << 40)
     elif fault == "cuda":
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        raise RuntimeError(CUDA_ERROR)
     elif fault == "remember":
         met["to be recalled"] += 1
     elif fault == "recall" and met["to be recalled"] >= 2:

@@ -52,9 +52,21 @@ def test_a_case_that_ends_its_process_is_named_by_how(
     assert judge(write_of(), faulty).agrees
 
 
-def test_the_last_words_of_a_process_are_kept(faulty: Target, write_of: BuildCase) -> None:
-    [mismatch] = judge(write_of("abort"), faulty).mismatches
-    assert mismatch.found == "abort in write; about to die: abort"
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("abort", "abort in write; about to die: abort"),
+        (
+            "cuda",
+            "illegal address in write; CUDA error: an illegal memory access was encountered",
+        ),
+    ],
+)
+def test_the_last_words_of_a_process_are_kept(
+    faulty: Target, write_of: BuildCase, fault: str, found: str
+) -> None:
+    [mismatch] = judge(write_of(fault), faulty).mismatches
+    assert mismatch.found == found
 
 
 @pytest.mark.parametrize("fault", KINDS)
