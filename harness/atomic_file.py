@@ -65,6 +65,7 @@ def append(path: Path, data: bytes) -> None:
 def sweep(folder: Path) -> list[Path]:
     """Delete what killed processes left of files in ``folder``, and nothing that is being written.
 
+    A file that is new and empty may go before its writer has locked it; then that makes another.
     What cannot be deleted stays, and does no harm.
     """
     swept = []

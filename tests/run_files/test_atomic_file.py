@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import html
 import os
 import random
@@ -17,7 +18,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kv_canary_fuzz.harness.atomic_file import append, check_writable, sweep, write_atomically
+from kv_canary_fuzz.harness.atomic_file import (
+    TEMPORARY_PREFIX,
+    TEMPORARY_SUFFIX,
+    append,
+    check_writable,
+    sweep,
+    write_atomically,
+)
 from kv_canary_fuzz.harness.campaign.corpus import add_to_corpus
 from kv_canary_fuzz.harness.campaign.run_folder import InFlight, RunFolder
 from kv_canary_fuzz.harness.campaign.summary import Summary, write_summary
@@ -186,12 +194,24 @@ def test_a_killed_writer_leaves_a_whole_file(kills: int, tmp_path: Path) -> None
     assert left > 0
 
 
-def test_sweeping_leaves_alone_what_is_being_written(tmp_path: Path) -> None:
-    process = writer(tmp_path / "file", 100)
+def test_sweeping_does_not_harm_who_is_writing(tmp_path: Path) -> None:
+    """At most it takes a file that is still empty and not locked yet; its writer makes another."""
+    path = tmp_path / "file"
+    process = writer(path, 100)
     assert process.stdout is not None
     assert process.stdout.readline() == b"at work\n"
     while process.poll() is None:
-        assert sweep(tmp_path) == []
+        sweep(tmp_path)
     process.stdout.close()
     assert process.returncode == 0
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert path.stat().st_size == SIZE
+
+
+def test_sweeping_leaves_alone_what_is_locked(tmp_path: Path) -> None:
+    temporary = tmp_path / f"{TEMPORARY_PREFIX}0{TEMPORARY_SUFFIX}"
+    with temporary.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert sweep(tmp_path) == []
+        assert temporary.exists()
+    assert sweep(tmp_path) == [temporary]
