@@ -144,6 +144,7 @@ def test_shrink_leaves_what_is_needed(
     assert smaller.num_slots == 1
 
 
+@pytest.mark.nightly
 def test_a_file_is_a_test_that_fails_and_says_why(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(stateful_wrong=STATEFUL.replace("WRONG", "True"))
     write_reproducer(pytester.path / "found.kvcase.json", found_of("stateful_wrong"))

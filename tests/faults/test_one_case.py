@@ -20,16 +20,6 @@ from kv_canary_fuzz.strategies.case import Case
 BuildCase = Callable[[str], Case]
 BuildBatch = Callable[..., list[Case]]
 
-SLOW_TO_LOAD = """
-import time
-
-from kv_canary_fuzz.reference.scalar_model import *
-
-while time.process_time() < 0.6:
-    pass
-"""
-"""Uses more processor time than a launch may."""
-
 KINDS = {
     "segfault": "segfault",
     "bus error": "bus error",
@@ -145,20 +135,3 @@ def test_every_process_of_a_target_that_builds_gets_time_for_it() -> None:
         assert not deadline.passed(busy=1.9, elapsed=1.9, fresh=False)
         assert deadline.passed(busy=2.1, elapsed=2.1, fresh=False)
         deadline.learn(seconds=0.001, cases=1)
-
-
-def test_a_process_that_follows_another_may_take_long_to_load(
-    faulty: Target, write_of: BuildCase, tmp_path: Path
-) -> None:
-    (tmp_path / "slow_to_load.py").write_text(SLOW_TO_LOAD)
-    nursery = Nursery(Brief("slow_to_load", str(tmp_path), late=True, heap=None), {})
-    try:
-        isolation = Isolation(nursery, Deadline(0.1, builds=True))
-        fuzzer = Fuzzer(replace(faulty, isolation=isolation))
-        for _ in range(2):
-            for _ in range(4):  # by the last, what a case takes is known
-                assert fuzzer.failing([write_of()]) == []
-                assert fuzzer.deaths == {}
-            isolation.let_go()
-    finally:
-        nursery.close()

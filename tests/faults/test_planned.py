@@ -87,6 +87,7 @@ def last(case: Case, step: WriteStep) -> bool:
     return plain(case, step) and case.steps[-1] == step
 
 
+@pytest.mark.nightly
 def test_what_is_written_or_left_behind_is_blamed_on_who_did_it(planned: Plan) -> None:
     plan = planned(384)
     plan.put("remember", among=range(128))

@@ -59,7 +59,7 @@ def test_what_kills_is_found_once_and_held_back(
         domain=DomainName.HARDENED,
         seed=3,
         cases=320,
-        shrink_seconds=2,
+        shrink_seconds=0.5,
     )
     text = StringIO()
     summary = run_campaign(settings, tmp_path / "run", 1, Console(file=text, width=200))
