@@ -35,6 +35,9 @@ QUICKEST = (
 )
 """Twenty of the board's quickest, of every kind; `kv-canary-fuzz mutants` runs them all."""
 
+KEPT = sorted((Path(__file__).parents[2] / "reports" / "reproducers").glob("*.kvcase.json"))
+"""What planted bugs left, replayed on the kernels as they are in every run of the tests."""
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
@@ -95,3 +98,13 @@ def test_one_normal_form_from_twenty_seeds(name: str, tmp_path: Path) -> None:
         for seed in range(20)
     }
     assert len(forms) == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", KEPT, ids=[path.name for path in KEPT])
+def test_a_kept_reproducer_shows_the_bug_that_it_is_from(path: Path) -> None:
+    found = read_reproducer(path)
+    bug = found.note.removeprefix("shrunk from the planted bug ").partition(";")[0]
+    signature = judge(found.case, load_target(f"planted:{bug}")).signature
+    assert signature == found.signature
+    assert judge(found.case, load_target(found.target)).agrees
