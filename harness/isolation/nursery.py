@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,10 @@ from ..targets.target import Target, TargetError
 from .zygote import MESSAGE_BYTES, Adopt, Brief, Fork, Order, Reap, Reply, decode_reply, encode
 
 LARGEST_HEAP = 4 * 2**30
-RESTARTS = 3
+RESTARTS, KILLED_RESTARTS = 3, 20
+"""Zygotes that are started in a row where each ends by itself, and where somebody kills them."""
+
+END_SECONDS = 1.0
 
 _START = """\
 import sys, json
@@ -92,11 +96,23 @@ class Nursery:
 
     def fork(self, order: Fork, descriptors: Sequence[int]) -> int:
         """A new process that works on ``descriptors``. Raises TargetError."""
-        for _ in range(RESTARTS):
+        ended = 0
+        for _ in range(KILLED_RESTARTS):
             with suppress(OSError, EOFError):
                 return self._ask(order, descriptors).value
+            ended += not self._was_killed()
             self.close()
+            if ended == RESTARTS:
+                break
         raise TargetError(f"target {self._brief.target!r} cannot be loaded: its process ends")
+
+    def _was_killed(self) -> bool:
+        """Whether the zygote did not end by itself; of another process's nobody can tell."""
+        if self._process is None:
+            return False
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(END_SECONDS) == -signal.SIGKILL
+        return False
 
     def reap(self, process: int) -> int | None:
         """The exit code of a process that is ending; None where nobody is left to know."""

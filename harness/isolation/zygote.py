@@ -137,8 +137,13 @@ class _Zygote:
             self._see_off(child)
 
     def _adopt(self, side: socket.socket) -> None:
+        """Greet a side and serve it, unless nobody is behind it any more."""
+        try:
+            side.send(encode(self._greeting))
+        except OSError:
+            side.close()
+            return
         self._sides[side.fileno()] = side
-        side.send(encode(self._greeting))
 
     def _part_from(self, side: socket.socket) -> None:
         number = side.fileno()

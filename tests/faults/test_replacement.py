@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,14 @@ from kv_canary_fuzz.harness.isolation.isolation import Isolation
 from kv_canary_fuzz.harness.isolation.nursery import Nursery
 from kv_canary_fuzz.harness.isolation.protocol import Ended, RunCases
 from kv_canary_fuzz.harness.isolation.shared import SharedMemory
-from kv_canary_fuzz.harness.isolation.zygote import Brief, Reap, Reply, decode_reply, encode
+from kv_canary_fuzz.harness.isolation.zygote import (
+    Brief,
+    Order,
+    Reap,
+    Reply,
+    decode_reply,
+    encode,
+)
 from kv_canary_fuzz.harness.targets.target import Target, TargetError
 from kv_canary_fuzz.strategies.case import Case
 
@@ -108,6 +115,41 @@ def test_the_child_of_an_earlier_zygote_is_taken_for_killed(
     assert nursery.reap(orphan.process) == -9
     orphan._close()
     Disposable(nursery, arena, Deadline(5.0), None).close()
+
+
+def test_who_is_gone_before_he_is_adopted_harms_nobody(
+    write_of: BuildCase, nurseries: Nurseries
+) -> None:
+    batch = lay_out_batch([write_of("")])
+    arena = SharedMemory(batch.size)
+    fill(batch, arena.bytes)
+    nursery = nurseries.plain()
+    staying = Disposable(nursery, arena, Deadline(5.0), None)
+    nursery.introduce().close()
+    Disposable(nursery, arena, Deadline(5.0), None).close()
+    staying.ask(RunCases(batch.cases, batch.layouts))
+    assert isinstance(staying.answer(1), Ended)
+    staying.close()
+
+
+def test_a_zygote_may_be_killed_again_and_again(
+    write_of: BuildCase, nurseries: Nurseries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = SharedMemory(lay_out_batch([write_of("")]).size)
+    nursery = nurseries.begin()
+    ask, killed = nursery._ask, []
+
+    def harassed(order: Order, descriptors: Sequence[int] = ()) -> Reply:
+        nursery.begin()
+        if len(killed) < 6:
+            assert nursery._process is not None
+            nursery._process.kill()
+            killed.append(nursery._process.pid)
+        return ask(order, descriptors)
+
+    monkeypatch.setattr(nursery, "_ask", harassed)
+    Disposable(nursery, arena, Deadline(5.0), None).close()
+    assert len(set(killed)) == 6
 
 
 def test_a_successor_is_loaded_before_its_turn(
