@@ -182,8 +182,8 @@ class Crew:
     def _successor(self, dead: Worker) -> Worker | None:
         """Who goes on behind the batch that a worker died over.
 
-        A batch that it had told of is not lost. None where one worker after another dies without
-        a batch run to its end.
+        A batch that it had told of is not lost. None where there is nothing behind it, or where
+        one worker after another dies without a batch run to its end.
         """
         hires = 1 if dead.tally is not None else dead.hires + 1
         killed = (dead.process.exitcode or 0) < 0
@@ -191,6 +191,8 @@ class Crew:
             return None
         shard = dead.shard
         lost = self._folder.in_flight(dead.process.pid or 0)
+        if lost is None and dead.tally is not None:  # it had run its last batch
+            return None
         if lost is not None:
             shard = replace(shard, index=self._settings.batch_of(lost.first) + shard.of)
         if dead.tally is not None:
