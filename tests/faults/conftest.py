@@ -129,17 +129,22 @@ class Planned:
         columns = step.input_ids, step.positions, step.out_cache_loc
         return self._key_of(*(np.array(expand(c), np.int64).tobytes() for c in columns))
 
-    def put(self, fault: str, fits: Fits = anywhere, *, among: Collection[int] = ()) -> int:
-        """Let one launch of a case that nothing else happens to have the fault; which case."""
+    def put(
+        self, fault: str, fits: Fits = anywhere, *, among: Collection[int] = (), victim: int = 0
+    ) -> int:
+        """Let one launch of a case that nothing else happens to have the fault; which case.
+
+        Nor does anything else happen to its ``victim``, the case so far from it that it spoils.
+        """
         choice = [
             place
             for place, case, step in self._places
-            if place.index not in self._taken
+            if self._taken.isdisjoint((place.index, place.index + victim))
             and (not among or place.index in among)
             and fits(case, step)
         ]
         place = self._chance.choice(choice)
-        self._taken.add(place.index)
+        self._taken |= {place.index, place.index + victim}
         self._plan[place.key] = fault
         return place.index
 

@@ -92,8 +92,8 @@ def test_what_is_written_or_left_behind_is_blamed_on_who_did_it(planned: Plan) -
     plan = planned(384)
     plan.put("remember", among=range(128))
     then = plan.put("recall", among=range(128, 256))
-    behind = plan.put("next case", last, among=range(130, 254))
-    before = plan.put("case before", plain, among=range(258, 382))
+    behind = plan.put("next case", last, among=range(130, 254), victim=1)
+    before = plan.put("case before", plain, among=range(258, 382), victim=-1)
     fits = {"behind source": lambda case, _: len(case.real_kv_sources) == 1}
     rest = range(128, 384)
     indices = {fault: plan.put(fault, fits.get(fault, plain), among=rest) for fault in STRAY}
