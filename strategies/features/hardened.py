@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ..case import Case, VerifyStep, WriteStep
 from ..columns import ascending, head, occurring
 from ..values import INT32_MAX, INT64_MAX
@@ -44,9 +46,11 @@ def write_features(case: Case, step: WriteStep, found: set[str]) -> None:
         found.add("hardened_offsets:negative")
     if max(offsets) > total:
         found.add("hardened_offsets:beyond")
+    entries = max(0, min(offsets[-1], total))
     if not ascending(offsets):
         found.add("hardened_offsets:descending")
-    entries = max(0, min(offsets[-1], total))
+        ranges = ((max(start, 0), min(stop, total)) for start, stop in pairwise(offsets))
+        entries = max((stop for start, stop in ranges if start < stop), default=0)
     if entries:
         if max(head(step.out_cache_loc, entries)) >= case.num_slots:
             found.add("hardened_write:slot_beyond")

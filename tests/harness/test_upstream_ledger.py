@@ -14,6 +14,7 @@ from kv_canary_fuzz.harness.judging.plainest import plainest
 from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.harness.targets.sglang_tree import installed_root
+from kv_canary_fuzz.strategies.circumstances import circumstances
 
 REPORTS = Path(__file__).parents[2] / "reports"
 LEDGER = read_ledger(REPORTS / "ledger.toml")
@@ -43,6 +44,12 @@ def test_the_differences_that_are_known_to_exist_are_there() -> None:
     assert LEDGER.entry(NAME, late) is not None
     assert all(e.title and e.what and e.version == "0.5.23" and e.reproducer for e in ENTRIES)
     assert {entry.state for entry in ENTRIES} == {"tolerated"}
+
+
+def test_a_reproducer_has_the_inputs_that_its_entry_names_and_no_others() -> None:
+    for entry in LEDGER.findings:
+        case = read_reproducer(REPORTS / entry.reproducer).case
+        assert circumstances(case, len(case.steps) - 1) == where_of(entry.signature), entry
 
 
 @without_sglang
