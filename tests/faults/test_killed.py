@@ -17,6 +17,9 @@ import pytest
 SEED = int(os.environ.get("KV_FAULT_SEED", "1"))
 """Of the instants; a round of `make faults` has its own."""
 
+HERE = Path(__file__).parent
+KILLED = "KV_TEST_KILLED"
+
 KILLS = 6
 MAIN = "from kv_canary_fuzz.harness.cli import main; main()"
 
@@ -133,3 +136,20 @@ def test_a_worker_of_pytest_that_is_killed_loses_no_batch(pytester: pytest.Pytes
     assert lost["count"] == 128
     assert found["cases"] == 3072
     assert found["findings"] == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_killed_behind_its_last_batch_is_not_replaced(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setenv(KILLED, str(tmp_path / "killed"))
+    words = ("--target", "leaving_target", "--cases", "384", "--workers", str(workers))
+    process = start(tmp_path, *words)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    found = run_json(tmp_path)
+    assert (tmp_path / "killed").exists()
+    assert found["cases"] == 384
+    assert found["findings"] == []
+    assert found["lost"] == []
