@@ -38,7 +38,7 @@ WorkersOption = Annotated[
 def bench(
     target: TargetOption = "emulated",
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 1,
-    batches: Annotated[int, typer.Option(min=1, help="Batches of 128 cases.")] = 60,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of 512 cases.")] = 20,
     shuffled: Annotated[bool, typer.Option(help="On a GPU: slots in random order.")] = False,
     json: Annotated[Path | None, typer.Option(help="On a GPU: a file for the figures.")] = None,
 ) -> None:
@@ -54,7 +54,7 @@ def bench(
     for line in (*fast_path(chosen, seed=seed, batches=batches), *reference_speed()):
         typer.echo(line)
     if chosen.native and chosen.isolation is None:
-        rounds, workers = max(1, batches // 12), usable_cores()
+        rounds, workers = max(1, batches // 4), usable_cores()
         typer.echo(isolation_cost(chosen.name, seed=seed, rounds=rounds, workers=workers))
 
 

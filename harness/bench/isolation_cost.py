@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..campaign.settings import WIDE_BATCH
 from ..execution.fuzzer import Fuzzer
 from ..execution.garbage import rare_collections
 from ..isolation.deadline import TICKS
 from ..isolation.loading import load_isolated
 from ..targets.builtin import load_target
 
-BATCH = 128
-BATCHES = 8
+BATCHES = 2
 """Of a round, each way: long enough that processes that wait for each other lose little."""
 
 
@@ -55,7 +55,7 @@ def isolation_cost(name: str, *, seed: int, rounds: int, workers: int) -> str:
     for process in processes:
         process.join()
     plain, isolated = (
-        median(spent[way].processor for spent in seen) / 2 / BATCHES / BATCH * 1e6
+        median(spent[way].processor for spent in seen) / 2 / BATCHES / WIDE_BATCH * 1e6
         for way in range(2)
     )
     ratio = median(isolated.processor / plain.processor for plain, isolated in seen)
@@ -78,7 +78,7 @@ def _work(name: str, seed: int, rounds: int, barrier: Barrier, times: Any) -> No
             barrier.wait()
             before = _spent()
             for batch in range(number * BATCHES, (number + 1) * BATCHES):
-                indices = range(batch * BATCH, (batch + 1) * BATCH)
+                indices = range(batch * WIDE_BATCH, (batch + 1) * WIDE_BATCH)
                 ways[way].failing(ways[way].generate(seed, indices, "valid"))
             spent[way] = spent[way].plus(_spent(), before)
         if number:

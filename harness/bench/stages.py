@@ -13,6 +13,7 @@ from kv_canary_fuzz.reference import RealKvHashMode, WriteLaunch, run_write_batc
 from kv_canary_fuzz.strategies.case import Case, Column, Source, WriteStep
 from kv_canary_fuzz.strategies.content import Content
 
+from ..campaign.settings import WIDE_BATCH
 from ..execution.arena import allocate, fill, lay_out_batch
 from ..execution.binding import Binder
 from ..execution.fuzzer import Fuzzer, StageSeconds, count_features
@@ -20,7 +21,6 @@ from ..execution.garbage import rare_collections
 from ..execution.tensors import Memory
 from ..targets.target import Target
 
-BATCH = 128
 ROUNDS = 5
 
 REQUESTS = 8
@@ -37,20 +37,22 @@ def fast_path(target: Target, *, seed: int, batches: int) -> list[str]:
     """
     torch.set_num_threads(1)
     fuzzer = Fuzzer(target)
-    fuzzer.failing(fuzzer.generate(seed, range(BATCH), "valid"))
+    fuzzer.failing(fuzzer.generate(seed, range(WIDE_BATCH), "valid"))
     fuzzer.stages = StageSeconds()
     rates, bytes_seen = [], 0
     for number in range(1, batches + 1):
         started = perf_counter()
-        cases = fuzzer.generate(seed, range(number * BATCH, (number + 1) * BATCH), "valid")
+        cases = fuzzer.generate(
+            seed, range(number * WIDE_BATCH, (number + 1) * WIDE_BATCH), "valid"
+        )
         fuzzer.failing(cases)
         count_features(cases)
-        rates.append(BATCH / (perf_counter() - started))
+        rates.append(WIDE_BATCH / (perf_counter() - started))
         bytes_seen += lay_out_batch(cases).size
-    total = batches * BATCH
+    total = batches * WIDE_BATCH
     lines = [
         f"{target.name} against torch: median {median(rates):,.0f} cases/s on one core "
-        f"(from {min(rates):,.0f} to {max(rates):,.0f} over {batches} batches of {BATCH}; "
+        f"(from {min(rates):,.0f} to {max(rates):,.0f} over {batches} batches of {WIDE_BATCH}; "
         f"{bytes_seen / total / 1024:.1f} KiB a case)"
     ]
     for stage, seconds in fuzzer.stages._asdict().items():

@@ -22,13 +22,16 @@ from .crew import run_crew
 from .finish import finish
 from .profiles import kept_cases, prepared
 from .run_folder import RunFolder
-from .settings import DomainName, Settings
+from .settings import WIDE_BATCH, DomainName, Settings
 from .source_coverage import counting
 from .summary import Summary
 from .tenancy import new_run, staying
 
 RISKY_BATCH = 8
 """Cases run together where any may kill its process: what ran beside it has to run again."""
+
+MANY = 2**16
+"""So many cases of native code, or no end of them, are run in wide batches."""
 
 
 def run_campaign(
@@ -85,7 +88,11 @@ def settled(settings: Settings) -> Settings:
     if domain is DomainName.CLAIMED:
         domain = DomainName.ALL if target.domains == CLAIMABLE else DomainName.VALID
     claimed = domain is DomainName.VALID or target.domains == CLAIMABLE
-    batch = settings.batch if claimed or not target.native else RISKY_BATCH
+    batch = settings.batch
+    if target.native and not claimed:
+        batch = RISKY_BATCH
+    elif target.native and (settings.cases is None or settings.cases >= MANY):
+        batch = WIDE_BATCH
     return replace(settings, target=target.name, domain=domain, contract=contract.name, batch=batch)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kv_canary_fuzz.harness.campaign.campaign import settled
-from kv_canary_fuzz.harness.campaign.settings import DomainName, Settings
+from kv_canary_fuzz.harness.campaign.campaign import MANY, settled
+from kv_canary_fuzz.harness.campaign.settings import WIDE_BATCH, DomainName, Settings
 from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.harness.targets.target import TargetError, target_of
 from kv_canary_fuzz.strategies.classify import Domain
@@ -65,6 +65,21 @@ def test_what_a_target_cannot_be(more: dict[str, Any], message: str) -> None:
 def test_an_unknown_planted_bug_is_named_with_those_that_exist() -> None:
     with pytest.raises(TargetError, match=r"no planted bug 'none'; there are: hash_constant, "):
         load_target("planted:none")
+
+
+@pytest.mark.parametrize(
+    ("target", "cases", "batch"),
+    [
+        ("emulated", None, WIDE_BATCH),
+        ("emulated", MANY, WIDE_BATCH),
+        ("emulated", MANY - 1, Settings(target="").batch),
+        ("scalar", None, Settings(target="").batch),
+    ],
+)
+def test_cases_of_native_code_are_run_many_together(
+    target: str, cases: int | None, batch: int
+) -> None:
+    assert settled(Settings(target=target, cases=cases)).batch == batch
 
 
 def test_a_campaign_is_settled_by_what_the_target_claims() -> None:
