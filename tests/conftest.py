@@ -1,4 +1,4 @@
-"""One small run with findings, made once, that the tests of reports look at."""
+"""What tests of several folders use: one small run with findings, and a target that is wrong."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from kv_canary_fuzz.harness.campaign.profiles import Profile, settings_for
 from kv_canary_fuzz.harness.campaign.summary import Summary, read_summary
 
 TARGET = "planted:skip_advances_chain"
+
+
+@pytest.fixture(scope="session")
+def miscounting() -> str:
+    """The text of a module: a target that miscounts where there are two sources."""
+    return (Path(__file__).parent / "miscounting_target.py").read_text()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from ..atomic_file import noting
 from ..execution.fuzzer import Fuzzer
 from ..findings.provenance import versions
 from ..findings.standing import ledger_notes
-from ..isolation.loading import load_isolated, load_isolated_reference
+from ..isolation.loading import let_go, load_isolated, load_isolated_reference
 from ..targets.target import Target, TargetError
 from .blocks import BlocksOf, block_trace, no_blocks
 from .case_source import CaseSource
@@ -70,9 +70,7 @@ def finish(
         notes = ledger_notes(path, filing.ledger, target, reference, tally.findings)
     names = expected_features(settings.domain, settings.revision)
     pairs = unpack(tally.pairs)
-    for side in (target, reference):
-        if side is not None and side.isolation is not None:
-            side.isolation.let_go()
+    let_go(target, reference)
     summary = Summary(
         settings=settings,
         target=target.name,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kv_canary_fuzz.strategies.case import Case
 
+from ..isolation.loading import let_go
 from ..judging.company import Company
 from ..judging.repeats import FLAKY, REPEATS, judge_again, rate_text
 from ..judging.together import company_line, judge_in_company
@@ -59,9 +60,7 @@ def shrunk(
             write_reproducer(path, replace(original, case=case, mismatches=()))
 
     result = shrink(original.case, still_fails, budget_seconds=budget_seconds, on_better=keep)
-    for side in (target, reference):
-        if side is not None and side.isolation is not None:
-            side.isolation.let_go()  # what others left behind in the process must not tell
+    let_go(target, reference)  # what others left behind in their processes must not tell
     case, verdict = judge_again(signature, result.case, target, reference)
     lines = lines_of(verdict)
     if signature != wanted:

@@ -40,6 +40,13 @@ def load_isolated_reference(
     return isolated(reference, name_of_other(name, contract), floor, counts=False)
 
 
+def let_go(*targets: Target | None) -> None:
+    """Let the processes of those that are isolated end; they are replaced where that is needed."""
+    for target in targets:
+        if target is not None and target.isolation is not None:
+            target.isolation.let_go()
+
+
 def disposable(target: Target) -> Target:
     """``target`` where each of its runs can have a fresh process.
 

@@ -20,19 +20,6 @@ ENTRY = [
     "from kv_canary_fuzz.harness.cli import main; main()",
 ]
 
-BROKEN = """
-from kv_canary_fuzz.reference import scalar_model
-
-launch_canary_verify_kernel = scalar_model.launch_canary_verify_kernel
-
-
-def launch_canary_write_kernel(**arguments):
-    scalar_model.launch_canary_write_kernel(**arguments)
-    context = arguments["context"]
-    if len(context.real_kv_sources) == 2:
-        context.slot_run_counter.add_(1)
-"""
-
 KILLER = """
 import os, signal
 from kv_canary_fuzz.reference import scalar_model
@@ -54,9 +41,9 @@ def command(*words: str, cwd: Path, timeout: float = 120) -> subprocess.Complete
 
 
 @pytest.fixture
-def broken(tmp_path: Path) -> Path:
+def broken(tmp_path: Path, miscounting: str) -> Path:
     """A folder with a target of one's own that miscounts where there are two sources."""
-    (tmp_path / "broken.py").write_text(BROKEN)
+    (tmp_path / "broken.py").write_text(miscounting)
     return tmp_path
 
 

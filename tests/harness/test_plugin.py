@@ -7,19 +7,6 @@ from pathlib import Path
 
 import pytest
 
-BROKEN = """
-from kv_canary_fuzz.reference import scalar_model
-
-launch_canary_verify_kernel = scalar_model.launch_canary_verify_kernel
-
-
-def launch_canary_write_kernel(**arguments):
-    scalar_model.launch_canary_write_kernel(**arguments)
-    context = arguments["context"]
-    if len(context.real_kv_sources) == 2:
-        context.slot_run_counter.add_(1)
-"""
-
 CAMPAIGN = """
 def test_campaign(kv_shard):
     kv_shard.run()
@@ -38,8 +25,8 @@ def test_mine(kv_agrees, case):
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.makepyfile(broken=BROKEN, test_campaign=CAMPAIGN)
+def project(pytester: pytest.Pytester, miscounting: str) -> pytest.Pytester:
+    pytester.makepyfile(broken=miscounting, test_campaign=CAMPAIGN)
     return pytester
 
 

@@ -106,22 +106,8 @@ def files_of_at_most() -> Callable[[int], object]:
     return _at_most
 
 
-BROKEN = """
-from kv_canary_fuzz.reference import scalar_model
-
-launch_canary_verify_kernel = scalar_model.launch_canary_verify_kernel
-
-
-def launch_canary_write_kernel(**arguments):
-    scalar_model.launch_canary_write_kernel(**arguments)
-    context = arguments["context"]
-    if len(context.real_kv_sources) == 2:
-        context.slot_run_counter.add_(1)
-"""
-
-
 @pytest.fixture
-def broken(tmp_path: Path) -> list[str]:
+def broken(tmp_path: Path, miscounting: str) -> list[str]:
     """A campaign of a target that miscounts where there are two sources, but for its folder."""
-    (tmp_path / "broken.py").write_text(BROKEN)
+    (tmp_path / "broken.py").write_text(miscounting)
     return [*MAIN, "run", "--target", "broken", "--seed", "5", "--shrink-seconds", "5"]
