@@ -26,7 +26,7 @@ from .run_folder import RunFolder
 from .settings import Settings
 from .shard import run_batches
 from .source_coverage import read_source_coverage
-from .summary import CaseRange, CorpusUse, LedgerNote, Summary, write_summary
+from .summary import CaseRange, CorpusUse, Finding, LedgerNote, Summary, write_summary
 from .tally import Tally
 from .timing import timing_of
 
@@ -55,15 +55,9 @@ def finish(
     reference = load_isolated_reference(settings.reference, target.contract, settings.deadline)
     source = CaseSource(settings, folder)
     filing = Filing(settings, folder, tally, source, target, reference)
-    findings = []
     if any("hang" in signature for signature in tally.findings):
         _learn_deadline(settings, source, target)
-    for signature in sorted(tally.findings):
-        tell(f"shrinking {signature}")
-        found = filing.file(signature)
-        findings.append(found)
-        if found.file:
-            tell(f"written {found.file} ({found.standing})")
+    findings = tuple(_filed(filing, signature, tell) for signature in sorted(tally.findings))
     notes: tuple[LedgerNote, ...] = ()
     if settings.ledger is not None:
         path = Path(settings.ledger)
@@ -81,7 +75,7 @@ def finish(
         pairs=pair_matrix(pairs, names),
         never_together=never_together(pairs, names),
         bounds=_bounds(settings, source, tally),
-        findings=tuple(findings),
+        findings=findings,
         ledger=notes,
         corpus=_grow_corpus(settings, source, tally, tell),
         source=read_source_coverage(folder.source_counts) if settings.coverage else None,
@@ -93,7 +87,20 @@ def finish(
         interrupted=tally.interrupted,
         timing=timing_of(tally, datetime.now(UTC)),
     )
-    summary = replace(summary, unwritten=tuple(tally.unwritten))
+    return _written(folder, replace(summary, unwritten=tuple(tally.unwritten)))
+
+
+def _filed(filing: Filing, signature: str, tell: Tell) -> Finding:
+    """The finding, shrunk and written, and a line before and after that."""
+    tell(f"shrinking {signature}")
+    found = filing.file(signature)
+    if found.file:
+        tell(f"written {found.file} ({found.standing})")
+    return found
+
+
+def _written(folder: RunFolder, summary: Summary) -> Summary:
+    """The summary, on disk; where it could not be written, it says so itself."""
     faults: list[str] = []
     with noting(faults):
         write_summary(folder.summary, summary)

@@ -13,7 +13,7 @@ from kv_canary_fuzz.reference.contract import CONTRACTS, DOCUMENTED, Contract
 MOST_SEED = 2**64 - 1
 
 WIDE_BATCH = 512
-"""Cases run together where there are very many: the torch reference takes a fifth less for each."""
+"""Cases run together where there are very many: the torch reference takes a third less for each."""
 
 
 class SettingsError(Exception):
