@@ -12,7 +12,6 @@ from kv_canary_fuzz.harness.judging.check import CaseMismatch, mismatch_within
 from kv_canary_fuzz.harness.judging.verdict import judge
 from kv_canary_fuzz.harness.targets.builtin import load_target
 from kv_canary_fuzz.harness.targets.target import Target
-from kv_canary_fuzz.reference import scalar_model
 from kv_canary_fuzz.reports.case_text import case_text
 from kv_canary_fuzz.reports.verdict_text import verdict_text
 from kv_canary_fuzz.strategies.case import Case
@@ -52,12 +51,7 @@ def test_judging_twice_gives_the_same(case: Case) -> None:
 def test_our_implementations_agree(case: Case) -> None:
     for name in ("emulated", "scalar", "torch"):
         assert judge(case, load_target(name)).agrees
-    scalar = Target(
-        name="scalar",
-        device="cpu",
-        write=scalar_model.launch_canary_write_kernel,
-        verify=scalar_model.launch_canary_verify_kernel,
-    )
+    scalar = load_target("scalar")
     assert judge(case, load_target("emulated"), scalar).agrees
 
 
